@@ -223,7 +223,7 @@ def main() -> None:
             if reason := cluster.up():
                 sys.exit(f"no local Slurm cluster: {reason}")
             os.environ["REPRO_DATA"] = str(root / "data")
-            prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+            prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
             print(json.dumps(soaked(root, cluster, disk, args)))
             cluster.clear()
         finally:

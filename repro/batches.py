@@ -204,12 +204,12 @@ class RandomBatches:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One way in which a model is scored; its measurements are called ``<kind>/<metric>[_<name>]``.
+    """A way in which a model is scored; its measurements are called ``<kind>/<metric>[_<name>]``.
 
     Args:
         kind: which split.
-        name: of a setting that differs from training's; empty where there is none.
-        selection: what of the split is read, and how; None reads every example once, and text in one stream.
+        name: name of a setting that differs from training's; empty without one.
+        selection: the part of the split and its cut; None reads every example once, and text in one stream.
     """
 
     kind: Kind

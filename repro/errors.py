@@ -11,7 +11,7 @@ EXIT_INTERRUPTED = 130
 
 
 class ReproError(Exception):
-    """Something failed that is not the user's to mend; the message is one line."""
+    """A failure that no input caused; the message is one line."""
 
     exit_code = EXIT_FAILED
 

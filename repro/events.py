@@ -22,14 +22,14 @@ EVENTS_FILE = "events.jsonl"
 OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
-SHOWN = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
+LOGGED = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
 Event = dict[str, Any]
 Curves = dict[str, list[list[float]]]
 
 
 class EventLog:
-    """Appends events to a run's file. Lines that cannot be written now are written with the next ones.
+    """Appends events to a run's file. Lines that cannot be written are written with the next ones.
 
     Args:
         folder: of the run.
@@ -47,12 +47,12 @@ class EventLog:
         self._warned = False
 
     def begin(self, kept: bytes, step: int, facts: Mapping[str, object]) -> None:
-        """Begins an attempt: what will be made again is removed; earlier states stay.
+        """Begins an attempt: events after the checkpoint are removed, earlier states stay.
 
         Args:
-            kept: the lines that the checkpoint knew; see :func:`prefix`.
-            step: of the checkpoint.
-            facts: of this attempt, for its first event.
+            kept: the lines up to the checkpoint; see :func:`prefix`.
+            step: step of the checkpoint.
+            facts: facts of this attempt, for its first event.
 
         Raises:
             ReproError: the file cannot be written.
@@ -83,7 +83,7 @@ class EventLog:
                     )
 
     def sync(self) -> None:
-        """Makes all events durable: a checkpoint that is written now finds them when it is read.
+        """Writes all events to disk, before a checkpoint that refers to them.
 
         Raises:
             ReproError: they cannot be written.
@@ -117,13 +117,13 @@ class EventLog:
 
 
 def encode(kind: str, step: int, values: Mapping[str, object], t: float | None = None) -> bytes:
-    """One event as a line."""
+    """Encodes an event as a line."""
     event = {"t": round(time.time() if t is None else t, 3), "step": step, "kind": kind, **values}
     return json.dumps(event).encode() + b"\n"
 
 
 def decode(data: bytes) -> list[Event]:
-    """The events of whole lines; what is no event is left out."""
+    """Decodes the events of whole lines; other lines are left out."""
     return [event for line in data.split(b"\n")[:-1] if (event := _event(line))]
 
 
@@ -139,7 +139,7 @@ def _event(line: bytes) -> Event | None:
 
 
 def _stays(line: bytes, step: int) -> bool:
-    """Whether a line behind a checkpoint stays: states, and what is logged of a step once it is saved."""
+    """Whether a line after a checkpoint is kept: states, and what is logged of a step after it was saved."""
     event = _event(line) if line.endswith(b"\n") else None
     return event is not None and (
         event["kind"] == "state" or (event["kind"] == "train" and event["step"] <= step)
@@ -147,7 +147,7 @@ def _stays(line: bytes, step: int) -> bool:
 
 
 def _old_status(folder: Path) -> bytes:
-    """The earlier attempts of a run that was started before there were events."""
+    """The earlier attempts of a run that an older version without events started."""
     with contextlib.suppress(OSError, ValueError):
         attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
         return encode("state", 0, {"state": "starting"}, 0) * attempts
@@ -163,7 +163,7 @@ def read(path: Path) -> list[Event]:
 
 
 def prefix(path: Path, size: int) -> bytes:
-    """The lines of a file that a checkpoint knew.
+    """Returns the lines of a file up to a checkpoint.
 
     Raises:
         ReproError: the file is shorter than it was then.
@@ -177,7 +177,7 @@ def prefix(path: Path, size: int) -> bytes:
 
 
 def only_metrics(data: bytes) -> bytes:
-    """The lines of numbers alone, for a run that continues the training of another."""
+    """Returns the lines of numbers alone, for a run that continues another's training."""
     return b"".join(
         line for line in data.splitlines(True) if (event := _event(line)) and event["kind"] in METRICS
     )
@@ -194,13 +194,13 @@ def from_curves(points: Curves) -> bytes:
 
 def curves(events: Iterable[Event]) -> Curves:
     """The curves of a record: points of training, which have a learning rate, and validations."""
-    found: Curves = {}
+    by_name: Curves = {}
     for event in events:
         if event["kind"] == "val" or (event["kind"] == "train" and "train/lr" in event):
             for name, value in event.items():
                 if name.startswith(("train/", "val/")):
-                    found.setdefault(name, []).append([event["step"], value])
-    return found
+                    by_name.setdefault(name, []).append([event["step"], value])
+    return by_name
 
 
 def last_state(events: Sequence[Event]) -> Event:
@@ -209,7 +209,7 @@ def last_state(events: Sequence[Event]) -> Event:
 
 
 def status(folder: Path) -> dict[str, Any]:
-    """The present state of a run by its events: state, step, speed, attempt, message; empty where there are none.
+    """Returns the current state of a run from its events: state, step, speed, attempt, message; empty without events.
 
     ``updated`` is the time of the last event, ``seconds_left`` follows from the pace of this attempt, and ``startup_s``
     is the time from the beginning of the job to the first step.
@@ -219,23 +219,23 @@ def status(folder: Path) -> dict[str, Any]:
     if not starts:
         return _read_old_status(folder)
     first, attempt = events[starts[-1]], events[starts[-1] :]
-    found = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
-    found |= {name: event[name] for event in events for name in SHOWN if name in event}
-    found |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
-    found["tokens"] = found.pop("trainer/tokens", found.get("tokens"))
+    summary = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
+    summary |= {name: event[name] for event in events for name in LOGGED if name in event}
+    summary |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
+    summary["tokens"] = summary.pop("trainer/tokens", summary.get("tokens"))
     last, trained = attempt[-1], [event for event in attempt if event["step"] > first["step"]]
     state = _failure(folder, last_state(attempt))
     if first.get("began"):
-        found["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
-    if trained and trained[-1]["step"] > trained[0]["step"] and found.get("max_steps"):
+        summary["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
+    if trained and trained[-1]["step"] > trained[0]["step"] and summary.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
-        found["seconds_left"] = round(pace * (found["max_steps"] - trained[-1]["step"]))
+        summary["seconds_left"] = round(pace * (summary["max_steps"] - trained[-1]["step"]))
     updated = datetime.fromtimestamp(max(last["t"], state["t"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {**found, "state": state["state"], "message": state.get("message", ""), "updated": updated}
+    return {**summary, "state": state["state"], "message": state.get("message", ""), "updated": updated}
 
 
 def _failure(folder: Path, state: Event) -> Event:
-    """The first failure that any rank noted, which is nearest to the cause; without one, the given state."""
+    """Returns the first failure that any rank noted, which is nearest to the cause; else the given state."""
     if state["state"] in ("done", "requeue", "stopped"):
         return state
     noted = [event for path in sorted(folder.glob("events-*.jsonl")) for event in read(path)]
@@ -250,15 +250,15 @@ def _of_status(path: Path) -> list[Event]:
     except OSError:
         return []
     point = max((i for i, line in enumerate(lines) if b'"train/lr"' in line), default=None)
-    wanted = [
+    relevant = [
         line for i, line in enumerate(lines) if b'"kind": "state"' in line or i in (point, len(lines) - 1)
     ]
-    return [event for line in wanted if (event := _event(line))]
+    return [event for line in relevant if (event := _event(line))]
 
 
 def _read_old_status(folder: Path) -> dict[str, Any]:
     try:
-        found = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
+        content = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) and isinstance(found.get("state"), str) else {}
+    return content if isinstance(content, dict) and isinstance(content.get("state"), str) else {}

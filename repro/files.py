@@ -15,18 +15,18 @@ from repro.errors import ReproError, UserError
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
 
-def lock(file: IO[Any], how: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
+def lock(file: IO[Any], operation: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
     """Takes a lock on an open file.
 
     Returns:
-        Whether it was taken: False where another process holds it and ``how`` is not to wait. True where the file
+        Whether it was taken: False where another process holds it and ``operation`` does not wait. True where the file
         system has no locks.
 
     Raises:
         OSError: for any other reason.
     """
     try:
-        fcntl.flock(file, how)
+        fcntl.flock(file, operation)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -47,7 +47,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Says in one line why the system did not let a file be written.
+    """Turns an error of writing a file into one line.
 
     Raises:
         UserError: the folder cannot be written to (exit code 2).
@@ -69,9 +69,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to be written that takes the path's place once it is whole and on disk: temporary file, fsync, rename.
+    """Opens a temporary file that replaces the path once it is complete and on disk (fsync, rename).
 
-    Whatever ends the block early leaves the path as it was.
+    The path is unchanged if the block ends early.
 
     Raises:
         OSError: of the system.
@@ -95,7 +95,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a rename durable: after a power failure the folder still shows it. Not every file system can."""
+    """Syncs a folder, so that a rename survives a power failure. Not every file system can."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -106,7 +106,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Lets one process at a time into the block, for each folder; where there are no locks, all at once."""
+    """Lets one process at a time into the block, for each folder; all at once where the system has no locks."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)

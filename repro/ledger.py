@@ -38,7 +38,7 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the ledger; fields as in the module's docstring."""
+    """A line of the ledger; the module's docstring explains the fields."""
 
     time: str
     event: str
@@ -48,11 +48,11 @@ class Line:
 
     @classmethod
     def now(cls, event: str, path: str, sha256: str, reason: str = NO_REASON) -> "Line":
-        """A line of this moment."""
+        """Makes a line with the current time."""
         return cls(datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), event, path, sha256, reason)
 
     @property
-    def at(self) -> datetime:
+    def moment(self) -> datetime:
         """The time, with its zone."""
         return datetime.fromisoformat(self.time)
 
@@ -61,10 +61,10 @@ class Line:
 
 
 def read_ledger(runs: Path) -> list[Line]:
-    """Every line of the ledger in a folder of records; none without a ledger.
+    """Reads every line of the ledger in a folder of records; none without a ledger.
 
     Raises:
-        UserError: a line that is no line of a ledger.
+        UserError: a malformed line.
     """
     path = runs / LEDGER
     if not path.is_file():
@@ -96,7 +96,7 @@ def start(runs: Path, run_id: str, config_hash: str, commit: str | None) -> None
 
 @contextlib.contextmanager
 def appending(runs: Path) -> Iterator[tuple[list[Line], Callable[[list[Line]], None]]]:
-    """The ledger, locked against other processes: its lines, and what appends some.
+    """Locks the ledger against other processes; yields its lines and a function that appends.
 
     Raises:
         UserError: a malformed ledger, or a folder that cannot be written to.
@@ -130,8 +130,8 @@ def _parse(data: bytes, path: Path) -> list[Line]:
     text = data.decode("utf-8", errors="replace")
     header, *rows = text.split("\n")
     if header != HEADER or rows[-1:] != [""]:
-        where = "line 1 is not its header" if header != HEADER else "the last line is cut off"
-        raise UserError(f"{path} is malformed: {where}; restore it from git")
+        place = "line 1 is not its header" if header != HEADER else "the last line is cut off"
+        raise UserError(f"{path} is malformed: {place}; restore it from git")
     lines = []
     for number, row in enumerate(rows[:-1], 2):
         cells = row.split(TAB)

@@ -1,4 +1,4 @@
-"""Paths of the project's folders: what is read from where, and what is written where. Standard library only.
+"""Paths of the folders that are read and written. Standard library only.
 
 In a checkout recipes, results and profiles are those of the checkout, whatever the working folder is. An installed
 wheel carries recipes, published numbers, records and Slurm templates; there the working folder is the project. Its
@@ -47,17 +47,17 @@ def results_dirs() -> tuple[Path, ...]:
 
 
 def results_dir() -> Path:
-    """Where records and generated tables are written: the project's results."""
+    """The project's results, to which records and generated tables are written."""
     return results_dirs()[0]
 
 
 def records_dirs() -> tuple[Path, ...]:
-    """Where records are read: ``runs/`` of each folder of results."""
+    """Folders from which records are read: ``runs/`` of each folder of results."""
     return tuple(folder / "runs" for folder in results_dirs())
 
 
 def published_files() -> dict[str, Path]:
-    """The papers' numbers by key; those that the suite ships where no folder of results has any."""
+    """Published files by paper; the packaged ones where no folder of results has any."""
     own = [folder for results in results_dirs() if (folder := results / "published").is_dir()]
     files = files_in(own or [SHARED / "results" / "published"], "*.yaml")
     return {path.stem: path for path in files.values()}

@@ -44,7 +44,7 @@ def cut_up(shape: tuple[int, int, int], pixels: bytes) -> list[Picture]:
     if shape[2] not in (1, 3) or size < 1 or len(pixels) % size:
         dimensions = " x ".join(map(str, shape))
         raise UserError(f"{len(pixels):,} bytes are not pictures of {dimensions}, grey or of three colours")
-    return [Picture(*shape, pixels[at : at + size]) for at in range(0, len(pixels), size)]
+    return [Picture(*shape, pixels[begin : begin + size]) for begin in range(0, len(pixels), size)]
 
 
 def to_line(picture: Picture) -> str:

@@ -69,9 +69,9 @@ class Recipe:
 
     @property
     def sections(self) -> Config:
-        """What is run, by section."""
-        given = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
-        return {key: value for key, value in given.items() if USUAL.get(key) != value}
+        """The sections of the configuration that are present."""
+        present = {key: self.config[key] for key in SECTIONS if self.config.get(key) is not None}
+        return {key: value for key, value in present.items() if USUAL.get(key) != value}
 
     @property
     def signature(self) -> Config:
@@ -93,12 +93,12 @@ class Recipe:
 
     @property
     def origin(self) -> str | None:
-        """Which of the two is given: one of :data:`TAKEN`."""
+        """The key of the initial weights, one of :data:`TAKEN`, if any."""
         return next((key for key in TAKEN if self.config.get(key) is not None), None)
 
     @property
     def start_with(self) -> str:
-        """What is taken over from there; a UserError where that is no word of :data:`TAKEN`, or both are given."""
+        """The parts that are taken over; a UserError for an unknown word or where both keys are given."""
         fitting = TAKEN[self.origin] if self.origin else ("weights",)
         value = self.config.get("start_with") or fitting[0]
         if self.start_from is not None and self.pretrained is not None:
@@ -125,7 +125,7 @@ class Recipe:
 
     @property
     def hash8(self) -> str:
-        """Its first eight hexadecimal digits."""
+        """The first eight hexadecimal digits of the hash."""
         return self.config_hash[:8]
 
     def run_id(self, seed: int) -> str:
@@ -153,15 +153,15 @@ def change_results(overrides: Iterable[str]) -> bool:
 
 @cache
 def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
-    found = files_in(folders, "*/*.yaml")
-    for path in (path for path in found.values() if "." in path.stem):
+    files = files_in(folders, "*/*.yaml")
+    for path in (path for path in files.values() if "." in path.stem):
         recipe = path.with_name(f"{path.stem.partition('.')[0]}.yaml")
         raise UserError(f"{path}: a recipe's scales stand in its own file, below `scales` of {recipe}")
-    return {f"{path.parent.name}/{path.stem}": path for path in found.values()}
+    return {f"{path.parent.name}/{path.stem}": path for path in files.values()}
 
 
 def forget_files() -> None:
-    """Makes the next look at the recipes read the folders again: a process may run for days while they change."""
+    """Clears the cache of recipe files, which may change while a process runs for days."""
     _files.cache_clear()
     _experiments.cache_clear()
 
@@ -172,7 +172,7 @@ def recipe_files() -> dict[str, Path]:
 
 
 def experiments() -> tuple[str, ...]:
-    """Every experiment that can be named, points of grids included."""
+    """Returns the names of all experiments, points of grids included."""
     return _experiments(configs_dirs())
 
 
@@ -212,11 +212,11 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     if scale not in scales_of(name):
         raise UserError(f"{name} has no scale {scale!r}; it has: {', '.join(scales_of(name))}")
     config = copy.deepcopy({key: value for key, value in file.items() if key not in CHANGES})
-    at = file["scales"].get(scale, {"set": {}, "points": {}})
-    beside = {key: value for key, value in at.items() if key not in ("set", "points", "deviations")}
-    for change in (_point(file, at, name, point), beside, at["set"], at["points"].get(point)):
+    entry = file["scales"].get(scale, {"set": {}, "points": {}})
+    sections = {key: value for key, value in entry.items() if key not in ("set", "points", "deviations")}
+    for change in (_point(file, entry, name, point), sections, entry["set"], entry["points"].get(point)):
         _change(config, change or {}, name)
-    _deviate(config, at.get("deviations") or ())
+    _deviate(config, entry.get("deviations") or ())
     config["title"] = str(config.get("title") or "").replace("{point}", point)
     config["reproduces"] = reproduced(experiment, scale)
     for key, _ in overrides or ():
@@ -224,14 +224,14 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
     _change(config, dict(overrides or ()), "command line")
     words = _words(overrides or ())
-    if shown := [word for word in words if change_results([word])]:
-        _deviate(config, [f"Settings given on the command line: {' '.join(shown)}"])
+    if named := [word for word in words if change_results([word])]:
+        _deviate(config, [f"Settings given on the command line: {' '.join(named)}"])
     return Recipe(experiment, scale, config, words)
 
 
-def _point(file: Config, at: Config, name: str, point: str) -> Config | None:
+def _point(file: Config, entry: Config, name: str, point: str) -> Config | None:
     """The change of a point, which may exist at a scale alone."""
-    points = {**file["points"], **{p: file["points"].get(p) for p in at["points"]}}
+    points = {**file["points"], **{p: file["points"].get(p) for p in entry["points"]}}
     if not points and not point:
         return None
     if not points:
@@ -248,28 +248,28 @@ def _deviate(config: Config, lines: Iterable[str]) -> None:
         config["deviations"] = [*(config.get("deviations") or ()), *lines]
 
 
-def _change(config: Config, change: Mapping[str, Tree], where: str) -> None:
+def _change(config: Config, change: Mapping[str, Tree], place: str) -> None:
     """Sets the keys of a change in place, with those that are linked to them."""
     before = {short(key): value for key, value in flatten(config).items()}
-    given = {short(key): value for name, tree in change.items() for key, value in flatten(tree, name).items()}
+    flat = {short(key): value for name, tree in change.items() for key, value in flatten(tree, name).items()}
     for key, value in change.items():
-        _set(config, key, value, where)
+        _set(config, key, value, place)
     after = {short(key): value for key, value in flatten(config).items()}
     for linked in LINKED:
-        for key in [key for key in linked if key in given and key in before][:1]:
+        for key in [key for key in linked if key in flat and key in before][:1]:
             for other in (
-                k for k in linked if k not in given and before.get(k) == before[key] == after.get(k)
+                k for k in linked if k not in flat and before.get(k) == before[key] == after.get(k)
             ):
-                _set(config, other, given[key], where)
+                _set(config, other, flat[key], place)
 
 
-def _set(config: Config, key: str, value: Tree, where: str) -> None:
+def _set(config: Config, key: str, value: Tree, place: str) -> None:
     if key.partition(".")[0] not in (*SECTIONS, *HEADER):
-        raise UserError(f"{where}: {key}: settings start with one of {', '.join(SECTIONS)}")
+        raise UserError(f"{place}: {key}: settings start with one of {', '.join(SECTIONS)}")
     try:
         set_key(config, key, value)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from None
+        raise UserError(f"{place}: {error}") from None
 
 
 def _words(pairs: Iterable[tuple[str, Tree]]) -> tuple[str, ...]:
@@ -283,33 +283,35 @@ def _read(name: str, path: Path) -> Config:
 
 @cache
 def _parsed(text: str, name: str, path: Path) -> Config:
-    """A recipe's file, checked, with ``points`` and ``scales``; it is shared, and never handed out uncopied."""
+    """Reads and checks a recipe's file, with ``points`` and ``scales``. The result is cached; copy before changes."""
     file = parse_yaml(text, str(path))
     known = (*HEADER, *SECTIONS, *CHANGES)
     if not isinstance(file, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(known)}")
     _require_known(file, known, str(path))
     scales = file.get("scales") or {}
-    if not isinstance(scales, dict) or not all(isinstance(at, dict) for at in scales.values()):
+    if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")
     _require_known(scales, SCALES, f"{path}: scales")
-    for scale, at in scales.items():
-        _require_known(at, (*HEADER, "set", "points"), f"{path}: scales: {scale}")
-        if not isinstance(at.get("set") or {}, dict):
+    for scale, one in scales.items():
+        _require_known(one, (*HEADER, "set", "points"), f"{path}: scales: {scale}")
+        if not isinstance(one.get("set") or {}, dict):
             raise UserError(f"{path}: scales: {scale}: set is a mapping of dotted keys")
-    made = {s: {**at, "set": at.get("set") or {}, "points": _points(at, name)} for s, at in scales.items()}
+    made = {
+        s: {**one, "set": one.get("set") or {}, "points": _points(one, name)} for s, one in scales.items()
+    }
     return {**file, "points": _points(file, name), "scales": made}
 
 
-def _require_known(given: Config, known: tuple[str, ...], where: str) -> None:
-    for key in given:
+def _require_known(mapping: Config, known: tuple[str, ...], place: str) -> None:
+    for key in mapping:
         if key not in known:
-            raise UserError(f"{where}: unknown key {key!r}{nearest(str(key), known)}")
+            raise UserError(f"{place}: unknown key {key!r}{nearest(str(key), known)}")
 
 
-def _points(given: Config, name: str) -> Config:
+def _points(mapping: Config, name: str) -> Config:
     """The points of a grid by name, as text so that ``512:`` names one; empty where there is none."""
-    points = given.get("points") or {}
+    points = mapping.get("points") or {}
     if not isinstance(points, dict) or not all(v is None or isinstance(v, dict) for v in points.values()):
         raise UserError(f"{name}: points are names with dotted keys below; write `l128: {{data.x: 1}}`")
     for point in map(str, points):

@@ -56,7 +56,7 @@ class Measurement:
 
 @dataclass
 class RunRecord:
-    """One finished run. Paths, host and user names never stand in it."""
+    """A finished run. It has no paths, host names or user names."""
 
     experiment: str  # <paper>/<recipe>[@point]
     scale: str  # paper | gpu | small | cpu
@@ -113,7 +113,7 @@ class RunRecord:
 
     @property
     def path(self) -> str:
-        """Its file below ``results/runs``: where it was read from, else where it will be written."""
+        """The path of its file below ``results/runs``."""
         return self.stored_at or f"{self.experiment}/{self.file_stem}.json"
 
     def to_json(self) -> str:
@@ -173,11 +173,11 @@ def _refuse_constant(text: str) -> float:
 
 def _check_types(record: RunRecord, name: str) -> None:
     """Refuses a record with a field of another type: tables would fail far from the cause."""
-    for part, where in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
+    for part, prefix in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
         for key, hint in _hints()[type(part)].items():
             value = getattr(part, key)
             if not _fits(value, hint):
-                raise UserError(f"{name}: {where}{key} is {value!r}, which is not of the right type")
+                raise UserError(f"{name}: {prefix}{key} is {value!r}, which is not of the right type")
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
             raise UserError(f"{name}: curve {key} is not a list of points [step, value]")
@@ -195,7 +195,7 @@ def _is_point(point: object) -> bool:
 
 
 def _fits(value: object, hint: object) -> bool:
-    """Whether a value read from JSON is of an annotated type. Numbers are finite, and True is none."""
+    """Whether a value read from JSON has an annotated type. Numbers must be finite; True is not a number."""
     if hint is Any:
         return True
     if isinstance(hint, UnionType):
@@ -215,7 +215,7 @@ def _is_required(f: "dataclasses.Field[object]") -> bool:
 
 
 def thin(points: list[list[float]], limit: int = MAX_CURVE_POINTS) -> list[list[float]]:
-    """At most ``limit`` points of a curve, evenly spread, first and last kept."""
+    """Returns at most ``limit`` points of a curve, evenly spread, with the first and the last."""
     if len(points) <= limit:
         return points
     last = len(points) - 1
@@ -257,7 +257,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Records:
-    """What lies below ``results/runs``, in the order of the paths.
+    """The records below ``results/runs``, in the order of the paths.
 
     Attributes:
         damaged: those that cannot be read and are not withdrawn.
@@ -268,9 +268,9 @@ class Records:
 
 
 def read_records(*runs: Path) -> Records:
-    """Every record below the folders; a damaged one does not prevent the others from being read.
+    """Reads every record below the folders; damaged ones are reported with the result.
 
-    Of two with one path, that of the earlier folder is read.
+    If two folders have the same path, that of the earlier folder is read.
     """
     records = Records([], [])
     left_out = withdrawn(*runs)
@@ -296,10 +296,10 @@ def withdrawn(*runs: Path) -> frozenset[str]:
 
 
 def read_record(path: Path) -> RunRecord:
-    """The record in a file.
+    """Reads the record in a file.
 
     Raises:
-        UserError: it cannot be read; of a run folder's own copy, says how to replace it.
+        UserError: it cannot be read; for the copy in a run folder, with the way to replace it.
     """
     try:
         return RunRecord.from_json(_read_text(path), str(path))

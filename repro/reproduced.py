@@ -1,7 +1,8 @@
-"""Which published numbers an experiment is held against. Needs no torch.
+"""The published numbers that an experiment reproduces. Needs no torch.
 
 They stand in ``ours`` of each table of ``results/published/<paper>.yaml``, whose schema is
-:class:`repro.evidence.published.Ours`. ``{row}`` in a run stands for the id of every row that has such an experiment.
+:class:`repro.evidence.published.Reproduction`. ``{row}`` in a run
+stands for the id of every row that has such an experiment.
 """
 
 from functools import cache
@@ -24,8 +25,8 @@ def reproduced(experiment: str, scale: str) -> list[Cell]:
     path = published_files().get(experiment.partition("/")[0])
     if path is None:
         return []
-    found = _by_run(path, path.stat().st_mtime_ns).get(experiment, [])
-    return [{**cell} for scales, cell in found if not scales or scale in scales]
+    entries = _by_run(path, path.stat().st_mtime_ns).get(experiment, [])
+    return [{**cell} for scales, cell in entries if not scales or scale in scales]
 
 
 @cache
@@ -34,12 +35,12 @@ def _by_run(path: Path, changed: int) -> dict[str, list[tuple[list[str], Cell]]]
     try:
         for table in read_yaml(path)["tables"]:
             for entry in table.get("ours", ()):
-                given = {"protocol": entry["protocol"]} if "protocol" in entry else {}
+                protocol = {"protocol": entry["protocol"]} if "protocol" in entry else {}
                 for row in [entry["row"]] if "row" in entry else [row["id"] for row in table["rows"]]:
                     named = cells.setdefault(entry["run"].replace("{row}", row), [])
                     for metric, measured in entry["measured"].items():
                         cell = {"table": table["id"], "row": row, "metric": metric, "measured": measured}
-                        named.append((entry.get("scales", []), cell | given))
+                        named.append((entry.get("scales", []), cell | protocol))
     except (TypeError, KeyError, AttributeError):
         raise UserError(f"{path}: not a file of published numbers; `repro list` says what is wrong") from None
     return cells

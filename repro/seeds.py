@@ -21,11 +21,11 @@ _PART = re.compile(r"\s*([0-9]{1,10})(?:-([0-9]{1,10}))?\s*")
 
 @dataclass(frozen=True)
 class SeedChoice:
-    """The seeds of each recipe that a user chose.
+    """A user's choice of seeds.
 
     Attributes:
-        count: so many of the recipe's judged seeds, its first; all of them where it has fewer.
-        named: these seeds, whatever the recipe declares; ``count`` is 0 then.
+        count: number of judged seeds to take, from the first; all where the recipe has fewer.
+        named: the seeds, whatever the recipe declares; then ``count`` is 0.
     """
 
     count: int = 0
@@ -36,7 +36,7 @@ class SeedChoice:
         """The value of ``--seeds``: ``3`` is a count, ``11-15`` and ``1-3,7`` name seeds (``7-7`` names one).
 
         Raises:
-            UserError: a count of 0, or as :func:`parse_seeds`.
+            UserError: a count of 0, and the errors of :func:`parse_seeds`.
         """
         if not re.fullmatch("[0-9]{1,10}", text):
             return cls(named=parse_seeds(text))
@@ -44,8 +44,8 @@ class SeedChoice:
             raise UserError(f"--seeds must be at least 1, not {text}")
         return cls(int(text))
 
-    def of(self, judged: tuple[int, ...]) -> tuple[int, ...]:
-        """The seeds that are meant of a recipe with these judged seeds."""
+    def select(self, judged: tuple[int, ...]) -> tuple[int, ...]:
+        """Returns the chosen seeds of a recipe with these judged seeds."""
         return self.named or judged[: self.count]
 
 
@@ -87,7 +87,7 @@ def judged_seeds(experiment: str, header: Mapping[str, Any]) -> tuple[int, ...]:
     """The judged seeds of a recipe: ``extended_to`` where it is given, else ``seeds``, else :data:`JUDGED`.
 
     Args:
-        experiment: whose header it is, for messages.
+        experiment: name, for messages.
         header: may hold the two keys, as text.
 
     Raises:
@@ -120,7 +120,7 @@ def _declared(experiment: str, header: Mapping[str, Any], key: str) -> tuple[int
 
 
 def unjudged(experiment: str, seeds: Iterable[int], judged: Sequence[int]) -> list[str]:
-    """A line for those of the seeds whose records are kept and not judged, and one for tuning seeds."""
+    """Returns lines about seeds whose records are kept but not judged, and about tuning seeds."""
     unjudged_seeds = [seed for seed in seeds if seed not in judged]
     others, tuning = [s for s in unjudged_seeds if s < TUNING], [s for s in unjudged_seeds if s >= TUNING]
     lines = []

@@ -19,7 +19,7 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Source:
-    """The code of a run when the process began.
+    """The version of the code when the process began.
 
     Attributes:
         commit: of the checkout; None outside git.
@@ -64,12 +64,12 @@ def release(root: Path = PROJECT) -> dict[str, str]:
 
 
 def is_snapshot(root: Path = PROJECT) -> bool:
-    """Whether this code is the copy that a submitted job runs from. Its recipes may be older than the checkout's."""
+    """Whether this code is the snapshot of a submitted job, whose recipes may be older than the checkout's."""
     return (root / SNAPSHOT_FACTS).is_file()
 
 
 def _snapshot_facts(root: Path) -> dict[str, Any]:
-    """What a snapshot was taken from; empty elsewhere."""
+    """Reads the facts of a snapshot's source; empty outside a snapshot."""
     return dict(json.loads((root / SNAPSHOT_FACTS).read_text(encoding="utf-8"))) if is_snapshot(root) else {}
 
 

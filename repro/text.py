@@ -11,7 +11,7 @@ NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 
 
 def clean(text: object) -> str:
-    """One line without control characters: escape sequences, line breaks and text-direction overrides go.
+    """Makes one line without escape sequences, line breaks, text-direction overrides and other control characters.
 
     Labels, notes and deviations come from files that others may have written; they end up in terminals.
     """
@@ -63,8 +63,8 @@ def signed(value: float | None, decimals: int | None = None) -> str:
     """A difference with its sign, never a negative zero; see :func:`number`."""
     if value is None:
         return NOTHING
-    shown = number(abs(value), decimals)
-    return ("−" if value < 0 and shown.strip("0.,") else "+") + shown  # noqa: RUF001
+    digits = number(abs(value), decimals)
+    return ("−" if value < 0 and digits.strip("0.,") else "+") + digits  # noqa: RUF001
 
 
 def count(value: int | None) -> str:

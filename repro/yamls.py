@@ -50,8 +50,8 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         return yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"{name}, line {mark.line + 1}" if mark else name
-        raise UserError(f"{where}: {getattr(error, 'problem', None) or error}") from None
+        place = f"{name}, line {mark.line + 1}" if mark else name
+        raise UserError(f"{place}: {getattr(error, 'problem', None) or error}") from None
 
 
 def to_yaml(tree: object) -> str:

@@ -1,4 +1,4 @@
-"""What all tests share: one thread, no W&B, and for those that ask a project of their own with a trained model."""
+"""Shared by all tests: one thread, no W&B, and fixtures of a project with a trained model."""
 
 import os
 import shutil
@@ -47,7 +47,7 @@ def small_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder))
         patch.setattr(pairs, "HELD_OUT_SIZES", {"val": 10, "test": 15})
-        prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+        prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     return folder
 
 
@@ -79,9 +79,9 @@ def _trained_once(tmp_path_factory: pytest.TempPathFactory, small_store: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "disabled")
         made.enter(patch)
-        said = call("run", TINY, "--scale", "cpu")
-    assert said.code == 0, said.err
-    return TrainedRun(made, said.out)
+        output = call("run", TINY, "--scale", "cpu")
+    assert output.code == 0, output.err
+    return TrainedRun(made, output.out)
 
 
 @pytest.fixture

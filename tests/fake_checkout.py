@@ -113,7 +113,7 @@ def make_record(commit: str, experiment: str = "p/x", seed: int = 1, value: floa
 
 
 def git(folder: Path, *words: str) -> str:
-    """What a git command prints."""
+    """Runs a git command; returns its output."""
     names = ["-c", "user.name=a", "-c", "user.email=a@b"]
     done = subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True)
     return done.stdout

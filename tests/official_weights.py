@@ -144,12 +144,12 @@ def resize(patch: pytest.MonkeyPatch, name: str, architecture: Architecture) -> 
 def official(name: str, seed: int = 0) -> dict[str, Tensor]:
     """Random weights of a tiny model under official names, with what files hold beside them; gains around 1."""
     generator = torch.Generator().manual_seed(seed)
-    found = {}
+    result = {}
     for key, shape in TINY[name].shapes().items():
-        found[key] = 0.3 * torch.randn(shape, generator=generator)
+        result[key] = 0.3 * torch.randn(shape, generator=generator)
         if len(shape) == 1 and key.endswith("weight"):
-            found[key] += 1.0
-    return found | BESIDE[name]
+            result[key] += 1.0
+    return result | BESIDE[name]
 
 
 def save(folder: Path, tensors: Mapping[str, Tensor]) -> Path:

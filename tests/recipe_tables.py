@@ -1,4 +1,4 @@
-"""What tests know of recipes that no recipe says: what may differ, what nothing trains, what must be there."""
+"""Facts about recipes that no recipe states: allowed differences, untrained recipes, required ones."""
 
 import re
 

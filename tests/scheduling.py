@@ -1,4 +1,4 @@
-"""How ``pytest -n 2`` shares the tests among its workers, which are processes of pytest-xdist."""
+"""Distributes the tests of ``pytest -n 2`` among its workers, which are processes of pytest-xdist."""
 
 import re
 
@@ -18,13 +18,13 @@ FIRST = (
 
 
 def unit(nodeid: str) -> str:
-    """What runs on one worker, one test after another: a file, or one of :data:`UNITS`."""
+    """Returns the unit that runs on one worker, one test after another: a file, or one of :data:`UNITS`."""
     path = nodeid.partition("::")[0]
     return next((name for name, pattern in UNITS.items() if pattern.match(path)), path)
 
 
 def turn(nodeid: str) -> int:
-    """When a test's unit is handed out: the place in :data:`FIRST`, or behind them."""
+    """Returns the order of a test's unit: the place in :data:`FIRST`, or after these."""
     name = unit(nodeid)
     return FIRST.index(name) if name in FIRST else len(FIRST)
 

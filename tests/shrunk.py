@@ -61,15 +61,15 @@ def make_texts(folder: Path) -> None:
         patch.setenv("REPRO_DATA", str(folder))
         for store, raw in ((BYTES, books), (SENTENCES, news)):
             name, level = store.split("/")
-            prepare(name, from_dir=raw, level=level, say=lambda line: None)
+            prepare(name, from_dir=raw, level=level, report=lambda line: None)
         for name in ("mnist", "cifar10"):
             small_store(patch, name, folder / "raw" / name)
         _make_proteins(folder / "raw" / "tape")
-        prepare("wsj", from_dir=write_folder(folder / "raw" / "wsj"), say=lambda line: None)
+        prepare("wsj", from_dir=write_folder(folder / "raw" / "wsj"), report=lambda line: None)
         trees = write_lines(folder / "raw" / "trees")
-        prepare("wsj-trees", from_dir=trees, vocab_size=300, say=lambda line: None)
+        prepare("wsj-trees", from_dir=trees, vocab_size=300, report=lambda line: None)
         talks = write_dialogues(patch, folder / "raw" / "dialogues")
-        prepare("cmu-dog", from_dir=talks, vocab_size=270, say=lambda line: None)
+        prepare("cmu-dog", from_dir=talks, vocab_size=270, report=lambda line: None)
 
 
 def _make_proteins(folder: Path) -> None:
@@ -77,7 +77,7 @@ def _make_proteins(folder: Path) -> None:
     for split in ("train", "valid", "test_fold_holdout"):
         records = [{"primary": "GCTVEDRCLIG"[: 3 + n], "fold_label": n} for n in range(8)]
         (folder / f"remote_homology_{split}.json").write_text(json.dumps(records))
-    prepare("remote-homology", from_dir=folder, say=lambda line: None)
+    prepare("remote-homology", from_dir=folder, report=lambda line: None)
 
 
 def shrunk(experiment: str, scale: str, data_folder: Path) -> Recipe:

@@ -13,10 +13,10 @@ HERE = Path(harness.__file__).parent
 
 
 def test_every_workload_has_ours_first_and_a_name_of_its_own() -> None:
-    found = workloads([])
-    assert len({w.name for _, w in found}) == len(found)
-    assert {module for module, _ in found} == set(MODULES)
-    for _, w in found:
+    result = workloads([])
+    assert len({w.name for _, w in result}) == len(result)
+    assert {module for module, _ in result} == set(MODULES)
+    for _, w in result:
         assert next(iter(w.sides)) in ("ours", "with"), w.name
         assert w.per >= 1
         assert w.turns >= 3
@@ -92,10 +92,10 @@ def test_a_code_that_is_nowhere_is_missing() -> None:
 
 
 def test_summaries_and_the_table() -> None:
-    found = harness.summary([0.1, 0.2, 0.3], 10, 2**20)
-    assert found["median"] == pytest.approx(20.0)
-    assert found["peak_mib"] == 1.0
-    side = found | {"over_ours": 1.25}
+    result = harness.summary([0.1, 0.2, 0.3], 10, 2**20)
+    assert result["median"] == pytest.approx(20.0)
+    assert result["peak_mib"] == 1.0
+    side = result | {"over_ours": 1.25}
     line = {"workload": "first", "unit": "ms", "quiet": False, "sides": {"ours": side, PRODUCTS: side}}
     assert "first, ms *" in table([line])
     assert "1.25" in table([line])
@@ -104,10 +104,10 @@ def test_summaries_and_the_table() -> None:
 
 def test_sides_take_turns_in_processes_of_their_own() -> None:
     what = harness.Workload("tracking", {"without": list}, "ms", 200, None, products=False)
-    found = harness.measure("running", what, threads=1, turns=3, seconds=0.0)
-    assert found["turns"] == 3
-    assert found["sides"]["without"]["median"] > 0
-    assert found["missing"] == {}
+    result = harness.measure("running", what, threads=1, turns=3, seconds=0.0)
+    assert result["turns"] == 3
+    assert result["sides"]["without"]["median"] > 0
+    assert result["missing"] == {}
 
 
 def test_history_is_lines_of_results() -> None:

@@ -36,12 +36,12 @@ KEYS = {
 
 def discount(counts: Counter[tuple[int, ...]], count: int) -> float:
     """Equation 26 of Chen and Goodman, or 0.5."""
-    n = [sum(c == wanted for c in counts.values()) for wanted in (1, 2, 3, 4)]
+    n = [sum(c == expected for c in counts.values()) for expected in (1, 2, 3, 4)]
     if not all(n):
         return 0.5
     y = n[0] / (n[0] + 2 * n[1])
-    found = [k - (k + 1) * y * n[k] / n[k - 1] for k in (1, 2, 3)]
-    return found[min(count, 3) - 1] if min(found) > 0 else 0.5
+    result = [k - (k + 1) * y * n[k] / n[k - 1] for k in (1, 2, 3)]
+    return result[min(count, 3) - 1] if min(result) > 0 else 0.5
 
 
 def probability(rows: list[tuple[int, ...]], context: tuple[int, ...], symbol: int, size: int) -> float:
@@ -143,19 +143,19 @@ def test_neighbours_of_pixels() -> None:
 
 def test_turns_are_scored_behind_their_inputs() -> None:
     data = GeneratedDialogueData(2, eval_examples=3)
-    found = levels.examples(data, "test")
+    result = levels.examples(data, "test")
     rows = levels.turns(data, "test", 2)
-    places = (found.targets >= 0).nonzero()
-    assert rows[:, 1].tolist() == found.targets[found.targets >= 0].tolist()
-    assert rows[:, 0].tolist() == [int(found.inputs[i, j]) for i, j in places]
+    places = (result.targets >= 0).nonzero()
+    assert rows[:, 1].tolist() == result.targets[result.targets >= 0].tolist()
+    assert rows[:, 0].tolist() == [int(result.inputs[i, j]) for i, j in places]
 
 
 def test_compressors_count_bits_of_each_symbol() -> None:
     random = np.random.default_rng(1).integers(0, 4, 20_000)
-    found = {
+    result = {
         level.method: level for level in levels.compressors("bpb", [65, 66, 67, 68], random, random, 5000)
     }
-    alone, behind = found[f"xz -9e, {levels.ALONE}"], found["xz -9e, after the training text"]
+    alone, behind = result[f"xz -9e, {levels.ALONE}"], result["xz -9e, after the training text"]
     assert alone.items == 20_000
     assert 2 < alone.value < 2.6  # random symbols of 2 bits
     assert behind.items == 5_000
@@ -178,46 +178,46 @@ def test_classes_of_pictures() -> None:
         n_classes=2,
         reader=lambda split: SimpleNamespace(pictures=lambda which, epoch: (images[which], labels[which])),
     )
-    found = values(levels.picture_classes(None, data))
-    assert found == {("accuracy", "majority class"): 60.0, ("accuracy", "nearest mean of a class"): 80.0}
+    result = values(levels.picture_classes(None, data))
+    assert result == {("accuracy", "majority class"): 60.0, ("accuracy", "nearest mean of a class"): 80.0}
 
 
 def test_guesses_of_puzzles() -> None:
     symbols = 4
     copied = CopyData(2, length=20, shortest=3, longest=9, symbols=symbols, eval_examples=50)
     lengths = copied.reader("test").lengths(np.arange(50), None)
-    found = values(levels.copying(None, copied))
-    assert found["accuracy", "guess"] == pytest.approx(
+    result = values(levels.copying(None, copied))
+    assert result["accuracy", "guess"] == pytest.approx(
         100 * (50 + lengths.sum() / symbols) / (lengths + 1).sum()
     )
-    assert found["loss", "guess"] == pytest.approx(math.log(symbols) * lengths.sum() / (lengths + 1).sum())
+    assert result["loss", "guess"] == pytest.approx(math.log(symbols) * lengths.sum() / (lengths + 1).sum())
 
-    found = values(levels.duplication(None, DuplicationData(2, length=10, symbols=5, eval_examples=3)))
-    assert found == {("accuracy", "guess"): pytest.approx(20), ("loss", "guess"): pytest.approx(math.log(5))}
+    result = values(levels.duplication(None, DuplicationData(2, length=10, symbols=5, eval_examples=3)))
+    assert result == {("accuracy", "guess"): pytest.approx(20), ("loss", "guess"): pytest.approx(math.log(5))}
 
     task = SimpleNamespace(tests=lambda: [Evaluation("test", selection=TextCut(8))])
-    found = values(levels.echo(task, EchoData(16, 32, 8)))
-    assert found == {("accuracy", "guess"): pytest.approx(6.25), ("ppl", "guess"): pytest.approx(16)}
+    result = values(levels.echo(task, EchoData(16, 32, 8)))
+    assert result == {("accuracy", "guess"): pytest.approx(6.25), ("ppl", "guess"): pytest.approx(16)}
 
 
 def test_guesses_of_bits() -> None:
-    found = values(levels.bit_memory(None, BitMemoryData(2, bits=40, patch=10, eval_examples=500)))
-    assert found["accuracy", "copy what is shown, guess the rest"] == pytest.approx(75, abs=0.5)
-    assert found["accuracy_hidden", "guess"] == 50
+    result = values(levels.bit_memory(None, BitMemoryData(2, bits=40, patch=10, eval_examples=500)))
+    assert result["accuracy", "copy what is shown, guess the rest"] == pytest.approx(75, abs=0.5)
+    assert result["accuracy_hidden", "guess"] == 50
     assert values(levels.bit_xor(None, BitXorData(2))) == {("accuracy", "majority class"): 50.0}
 
 
 def test_sorting_without_its_order() -> None:
     data = SortingData(2, length=20, symbols=4, eval_examples=300)
-    found = values(levels.sorting(SimpleNamespace(segment=16), data))
-    assert found["accuracy", "guess"] == pytest.approx(100 * (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
-    assert found["loss", "guess"] == pytest.approx(math.log(math.factorial(4)) / 4)
+    result = values(levels.sorting(SimpleNamespace(segment=16), data))
+    assert result["accuracy", "guess"] == pytest.approx(100 * (1 + 1 / 2 + 1 / 3 + 1 / 4) / 4)
+    assert result["loss", "guess"] == pytest.approx(math.log(math.factorial(4)) / 4)
     # by the symbols that are left and their numbers alone
     targets = levels.examples(data, "test").targets.numpy()[:, 20:]
     least = np.array([row[k:].min() == row[k] for row in targets for k in range(4)])
-    assert 100 * least.mean() == pytest.approx(found["accuracy", "guess"], abs=5)
+    assert 100 * least.mean() == pytest.approx(result["accuracy", "guess"], abs=5)
     assert (
-        found["accuracy", "guess"] + 5 < found["accuracy", "count the 4 tokens of the last segment exactly"]
+        result["accuracy", "guess"] + 5 < result["accuracy", "count the 4 tokens of the last segment exactly"]
     )
 
 
@@ -225,8 +225,8 @@ def test_sorting_without_its_order() -> None:
 
 
 def rows() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
-    return found
+    result: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))
+    return result
 
 
 def test_committed_levels_are_whole() -> None:

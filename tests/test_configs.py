@@ -71,7 +71,7 @@ def every_run() -> list[tuple[str, str]]:
 
 
 def shape_of(recipe: Recipe) -> str:
-    """Which keys a recipe has and which classes it names: what decides how it is built, but for its numbers.
+    """Returns the keys and classes of a recipe, which decide how it is built, without its numbers.
 
     How much data there are and how often something is dropped are numbers of which a missing one is one, too. Lengths
     that are measured are in the names of what is measured.
@@ -87,13 +87,13 @@ def shape_of(recipe: Recipe) -> str:
 
 def by_shape() -> list[list[tuple[str, str]]]:
     """The experiments of a paper, each with a scale of its own, that differ in nothing but numbers."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    result: dict[tuple[str, str], list[tuple[str, str]]] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_CONFIGS", str(CONFIGS))
         for experiment, scale in EVERY:
             shape = shape_of(load_recipe(experiment, scale))
-            found.setdefault((experiment.partition("/")[0], shape), []).append((experiment, scale))
-    return list(found.values())
+            result.setdefault((experiment.partition("/")[0], shape), []).append((experiment, scale))
+    return list(result.values())
 
 
 EVERY = every_run()
@@ -172,9 +172,9 @@ def test_every_run_of_a_published_file_is_an_experiment_at_its_scales() -> None:
         for table in paper.tables.values():
             for one in table.ours:
                 named = [one.row] if one.row else list(table.rows)
-                found = [e for row in named if (e := one.run.replace("{row}", str(row))) in experiments()]
-                assert found, (paper.key, table.id, one.run)
-                assert set(one.scales) <= set(scales_of(found[0])), (paper.key, table.id, one.run)
+                result = [e for row in named if (e := one.run.replace("{row}", str(row))) in experiments()]
+                assert result, (paper.key, table.id, one.run)
+                assert set(one.scales) <= set(scales_of(result[0])), (paper.key, table.id, one.run)
 
 
 def unprinted(table: dict[str, Any]) -> set[str]:
@@ -187,10 +187,10 @@ def test_what_a_recipe_reproduces_is_published(name: str, scale: str) -> None:
     for experiment in points_of(name, scale):
         recipe = load_recipe(experiment, scale)
         cells = recipe.config["reproduces"]
-        said = published(recipe.paper)
+        output = published(recipe.paper)
         rows = {  # of a chart no values are printed, nor are the losses behind a rank
             (t["id"], r["id"], metric)
-            for t in said["tables"]
+            for t in output["tables"]
             for r in t["rows"]
             for metric in {*(r["values"] or t["metrics"]), *unprinted(t)}
         }
@@ -284,8 +284,10 @@ def test_keys_of_one_quantity_have_one_value(name: str, scale: str) -> None:
     for experiment in points_of(name, scale):
         flat = {short(key): value for key, value in flatten(load_recipe(experiment, scale).sections).items()}
         for keys in QUANTITIES:
-            found = {key: flat[key] for key in keys if flat.get(key) is not None and (name, key) not in APART}
-            assert len(set(found.values())) <= 1, (experiment, found)
+            result = {
+                key: flat[key] for key in keys if flat.get(key) is not None and (name, key) not in APART
+            }
+            assert len(set(result.values())) <= 1, (experiment, result)
         ending = flat.get("model.schedule.steps", flat["trainer.max_steps"])
         early = ending < flat["trainer.max_steps"] and flat["model.schedule.last"] > 0
         assert early or ending == flat["trainer.max_steps"], (
@@ -318,7 +320,7 @@ def test_lengths_of_a_language_model_fit_each_other(name: str, scale: str) -> No
             flat[last] % flat["trainer.val_check_interval"] == 0 or flat["trainer.val_check_interval"] == 7000
         )
         mixers = recipe.config["model"]["init_args"]["net"]["init_args"]["blocks"]["mixers"]
-        memory = max(mixer["init_args"].get("mem_len", 0) for mixer in mixers)
+        memory = max(mixer.get("init_args", {}).get("mem_len", 0) for mixer in mixers)
         if memory:
             assert recipe.config["data"]["init_args"].get("order", "stream") != "shuffled", (
                 "memory needs streams"
@@ -355,16 +357,16 @@ ABLATIONS = [e for e, scale in EVERY if scale == "paper" and load_recipe(e).conf
 
 @pytest.mark.parametrize("name", sorted({experiment.partition("@")[0] for experiment in ABLATIONS}))
 def test_an_ablation_changes_only_what_it_says(name: str) -> None:
-    allowed, found = ABLATION_KEYS[name], set()
+    allowed, result = ABLATION_KEYS[name], set()
     for experiment in (e for e in ABLATIONS if e.partition("@")[0] == name):
         recipe = load_recipe(experiment)
         keys = differing_keys(load_recipe(recipe.config["ablates"]).signature, recipe.signature)
         print(experiment, *keys, sep="\n")
         assert keys
-        found |= {key.split(": ")[0] for key in keys}
-    assert [key for key in sorted(found) if not any(re.fullmatch(pattern, key) for pattern in allowed)] == []
+        result |= {key.split(": ")[0] for key in keys}
+    assert [key for key in sorted(result) if not any(re.fullmatch(pattern, key) for pattern in allowed)] == []
     for pattern in allowed:
-        assert any(re.fullmatch(pattern, key) for key in found), f"{pattern} does not differ"
+        assert any(re.fullmatch(pattern, key) for key in result), f"{pattern} does not differ"
 
 
 @pytest.mark.parametrize(
@@ -381,7 +383,7 @@ def test_given_shortcuts_are_those_of_the_closed_form(name: str) -> None:
 
 
 def settings_of(recipe: Recipe) -> dict[str, Any]:
-    """What table 3 of the base paper prints of a row, as a recipe has it."""
+    """Returns the settings of a row of table 3 of the base paper in the form of a recipe."""
     model = recipe.config["model"]["init_args"]
     net = model["net"]["init_args"]
     blocks = net["blocks"]

@@ -1,4 +1,4 @@
-"""What the documents point at exists, ``docs/architecture.md`` is true, fair tests in another order are explained."""
+"""Targets of links exist, ``docs/architecture.md`` is true, fair tests in another order are explained."""
 
 import ast
 import json
@@ -64,11 +64,11 @@ def walks(text: str) -> list[str]:
 
 
 def arrows(text: str) -> dict[str, set[str]]:
-    """What the diagram of a document says that each layer imports, from top to bottom."""
-    found: dict[str, set[str]] = {}
+    """Returns the imports of each layer in the diagram of a document, from top to bottom."""
+    result: dict[str, set[str]] = {}
     for left, right in re.findall(r"^([\w, ]+?) +-> *(.*)$", text, re.MULTILINE):
-        found |= {layer: set(right.split(", ")) - {""} for layer in left.split(", ")}
-    return found
+        result |= {layer: set(right.split(", ")) - {""} for layer in left.split(", ")}
+    return result
 
 
 def repeated(text: str, folder: Path) -> list[str]:
@@ -78,8 +78,8 @@ def repeated(text: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_resolve(path: Path) -> None:
-    found = linked(path.read_text(encoding="utf-8"), path.parent)
-    assert [target for target in found if not target.exists()] == []
+    result = linked(path.read_text(encoding="utf-8"), path.parent)
+    assert [target for target in result if not target.exists()] == []
 
 
 def test_names_of_the_architecture_exist() -> None:
@@ -87,18 +87,18 @@ def test_names_of_the_architecture_exist() -> None:
 
 
 def test_a_walk_names_a_file_once() -> None:
-    found = walks(ARCHITECTURE.read_text(encoding="utf-8"))
-    assert len(found) == WALKS
-    assert [repeated(walk, ARCHITECTURE.parent) for walk in found] == [[]] * WALKS
+    result = walks(ARCHITECTURE.read_text(encoding="utf-8"))
+    assert len(result) == WALKS
+    assert [repeated(walk, ARCHITECTURE.parent) for walk in result] == [[]] * WALKS
 
 
 def test_the_diagram_is_that_of_the_imports() -> None:
-    shown = arrows(ARCHITECTURE.read_text(encoding="utf-8"))
+    displayed = arrows(ARCHITECTURE.read_text(encoding="utf-8"))
     folders = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
-    assert folders <= shown.keys() == shown.keys() & MAY_IMPORT.keys()
-    assert shown == {layer: (MAY_IMPORT[layer] & shown.keys()) - {layer} for layer in shown}
-    order = list(shown)
-    assert all(order.index(low) > order.index(layer) for layer, lower in shown.items() for low in lower)
+    assert folders <= displayed.keys() == displayed.keys() & MAY_IMPORT.keys()
+    assert displayed == {layer: (MAY_IMPORT[layer] & displayed.keys()) - {layer} for layer in displayed}
+    order = list(displayed)
+    assert all(order.index(low) > order.index(layer) for layer, lower in displayed.items() for low in lower)
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,13 @@ def test_a_new_attempt_keeps_what_the_checkpoint_knew_and_every_state(log: Event
     again.begin(known, 2, {"max_steps": 10})
     assert log.path.read_bytes().startswith(known), "earlier checkpoints find their place"
     assert (steps(again), steps(again, "val"), steps(again, "state")) == ([1, 2, 2], [], [0, 4, 2])
-    found = status(log.path.parent)
-    assert (found["attempt"], found["state"], found["step"], found["resumed_from"]) == (2, "starting", 2, 2)
+    result = status(log.path.parent)
+    assert (result["attempt"], result["state"], result["step"], result["resumed_from"]) == (
+        2,
+        "starting",
+        2,
+        2,
+    )
 
 
 def test_a_run_that_continues_another_begins_with_its_numbers(log: EventLog, tmp_path: Path) -> None:
@@ -91,8 +96,8 @@ def test_a_run_that_fails_before_it_begins_keeps_its_events(log: EventLog) -> No
 def test_lines_that_are_none_are_left_out() -> None:
     good = encode("train", 1, {"train/loss": float("nan")})
     bad = [b"[1]", b"{", b"\xff", b'{"kind": "state", "step": "x", "t": 1}', b'{"kind": "state", "step": 1}']
-    (found,) = decode(b"\n".join([*bad, good]) + b'{"t": 1, "step": 2, "kind": "train"}')
-    assert found["train/loss"] != found["train/loss"]
+    (result,) = decode(b"\n".join([*bad, good]) + b'{"t": 1, "step": 2, "kind": "train"}')
+    assert result["train/loss"] != result["train/loss"]
     assert read(Path("nowhere")) == []
 
 
@@ -111,11 +116,11 @@ def test_the_first_message_of_any_rank_is_the_cause(log: EventLog) -> None:
     log.fail("NaN in\n layer 3", rank=1)
     time.sleep(0.002)
     log.fail("Connection closed by peer")  # of a rank that noticed later
-    found = status(log.path.parent)
-    assert (found["state"], found["message"], found["step"]) == ("failed", "NaN in layer 3", 7)
+    result = status(log.path.parent)
+    assert (result["state"], result["message"], result["step"]) == ("failed", "NaN in layer 3", 7)
     log.begin(b"", 0, {})
-    found = status(log.path.parent)
-    assert (found["state"], found["attempt"], found["message"]) == ("starting", 2, "")
+    result = status(log.path.parent)
+    assert (result["state"], result["attempt"], result["message"]) == ("starting", 2, "")
 
 
 def test_a_rank_that_fails_after_the_others_saved_changes_nothing(log: EventLog) -> None:
@@ -135,9 +140,9 @@ def test_time_left_and_time_to_the_first_step_follow_from_the_times(tmp_path: Pa
     assert status(tmp_path)["startup_s"] == 65, "it was asked to stop before a step"
     training = (170.0, 5, "state", {"state": "training"})
     write(tmp_path, first, training, (180.0, 10, "train", {"train/lr": 1.0, "train/loss": 2.0}))
-    found = status(tmp_path)
-    assert (found["startup_s"], found["seconds_left"], found["step"]) == (70, 180, 10)
-    assert (found["updated"], found["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
+    result = status(tmp_path)
+    assert (result["startup_s"], result["seconds_left"], result["step"]) == (70, 180, 10)
+    assert (result["updated"], result["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
     write(tmp_path, (1.0, 0, "state", {"state": "starting", "began": 0}), training)
     assert "startup_s" not in status(tmp_path), "not in a job"
 

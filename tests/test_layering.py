@@ -115,7 +115,7 @@ def layer_of(dotted: str) -> str:
 
 
 def wrong_imports(source: str, module: str) -> list[str]:
-    """What a module imports against the arrows."""
+    """Returns the imports of a module against the arrows."""
     layer = layer_of(module)
     if layer not in MAY_IMPORT:
         return [f"{module}: {layer!r} is in no layer; say in MAY_IMPORT what it may import"]
@@ -137,21 +137,21 @@ def wrong_imports(source: str, module: str) -> list[str]:
 
 def forbidden(source: str, module: str) -> list[str]:
     """Calls and names that stand nowhere in the package."""
-    found = []
+    result = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute | ast.Name | ast.Constant):
             name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "value", None)
             if name in ("load_from_checkpoint", "estimated_stepping_batches"):
-                found.append(str(name))
+                result.append(str(name))
         if isinstance(node, ast.Call):
-            found.extend(forbidden_call(node, module))
-    found.extend(
+            result.extend(forbidden_call(node, module))
+    result.extend(
         n
         for n in imports(source, module)
         if n.split(".")[0] in ("pickle", "cloudpickle", "dill", "marshal") and n not in RESTRICTED_PICKLE
     )
-    found.extend(n for n in imports(source, module) if n in ("yaml.load", "os.system", "os.popen"))
-    return [f"{module}: {what}" for what in found]
+    result.extend(n for n in imports(source, module) if n in ("yaml.load", "os.system", "os.popen"))
+    return [f"{module}: {what}" for what in result]
 
 
 # To subclass it with a `find_class` that allows known names only; its tests show that no code of a file runs.
@@ -159,7 +159,7 @@ RESTRICTED_PICKLE = ("pickle.Unpickler", "pickle.UnpicklingError")
 
 
 def forbidden_call(node: ast.Call, module: str) -> Iterator[str]:
-    """What is wrong with one call."""
+    """Returns the problem of a call."""
     name, owner = called(node), ""
     if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
         owner = node.func.value.id
@@ -180,22 +180,22 @@ def forbidden_call(node: ast.Call, module: str) -> Iterator[str]:
 
 def identifiers(source: str) -> set[str]:
     """Every name that a module defines or uses."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(source)):
         for field in ("id", "attr", "name", "arg", "asname"):
             value = getattr(node, field, None)
             if isinstance(value, str):
-                found.add(value)
-    return found
+                result.add(value)
+    return result
 
 
 def paper_names(names: set[str]) -> set[str]:
-    """Those of the names that hold a paper's name."""
+    """Returns the names that contain a paper's name."""
     return {n for n in names if any(p in n.lower().replace("_", "") for p in PAPER_NAMES)}
 
 
 def heavy_after(modules: list[str], heavy: set[str]) -> set[str]:
-    """Which heavy packages a fresh interpreter has loaded after these imports."""
+    """Returns the heavy packages that a fresh interpreter has loaded after these imports."""
     code = (
         "import importlib, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
@@ -224,12 +224,12 @@ def test_nothing_forbidden(path: Path) -> None:
 
 
 def test_no_papers_name_in_the_block_library() -> None:
-    found = {
+    result = {
         name_of(p): paper_names(identifiers(p.read_text(encoding="utf-8")))
         for p in (PACKAGE / "nn").rglob("*.py")
     }
-    assert found, "repro/nn has no modules"
-    assert {k: v for k, v in found.items() if v} == {}
+    assert result, "repro/nn has no modules"
+    assert {k: v for k, v in result.items() if v} == {}
     assert paper_names({p.stem for p in (PACKAGE / "nn").rglob("*")}) == set()
 
 

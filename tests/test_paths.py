@@ -1,4 +1,4 @@
-"""What is read from which folders, in a checkout and from an installed wheel."""
+"""Folders that are read in a checkout and from an installed wheel."""
 
 import shutil
 from pathlib import Path
@@ -34,7 +34,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def carried(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What an installed wheel carries: two recipes, a profile."""
+    """An installed wheel with two recipes and a profile."""
     shared = tmp_path / "site" / "repro" / "_shared"
     write(shared / "configs" / "toy" / "base.yaml", "title: carried\nscales: {cpu: {}}\n")
     write(shared / "configs" / "toy" / "other.yaml", "title: other\n")
@@ -132,7 +132,7 @@ def test_a_record_in_two_folders_counts_once_and_each_ledger_withdraws(tmp_path:
 
 
 def test_an_outcome_in_two_folders_counts_once(tmp_path: Path) -> None:
-    """As where an installed wheel is used in a checkout."""
+    """An installed wheel is used in a checkout."""
     for name in ("first", "second"):
         (tmp_path / name / "runs").mkdir(parents=True)
         shutil.copy(PROJECT / "results" / "runs" / "VERIFIED.tsv", tmp_path / name / "runs")
@@ -150,16 +150,16 @@ def test_files_are_in_the_order_of_their_paths_not_of_their_letters(tmp_path: Pa
 
 def test_a_wheel_does_not_verify(carried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.cli.verify.INSTALLED", True)
-    said = call("verify", "toy/base")
-    assert said.code == 2
-    assert "call `repro verify` in a git clone" in said.err
+    output = call("verify", "toy/base")
+    assert output.code == 2
+    assert "call `repro verify` in a git clone" in output.err
 
 
 def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.cli.start.SHARED", PROJECT)
     monkeypatch.setattr("repro.cli.start.INSTALLED", True)
-    said = call("init", "mine")
-    assert (said.code, said.err) == (0, "")
+    output = call("init", "mine")
+    assert (output.code, output.err) == (0, "")
     made = sorted(path.relative_to(bare).as_posix() for path in (bare / "mine").rglob("*") if path.is_file())
     assert made == [
         "mine/.gitignore",
@@ -167,27 +167,27 @@ def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.Mon
         "mine/configs/mine/duplication.yaml",
         "mine/slurm/clusters/my-cluster.yaml",
     ]
-    assert sorted(said.out.split()) == made
+    assert sorted(output.out.split()) == made
     monkeypatch.chdir("mine")
     assert load_profile("my-cluster").name == "my-cluster"
 
 
 def test_init_replaces_no_file_and_leaves_nothing_behind(bare: Path) -> None:
     write(bare / "mine" / "README.md", "mine\n")
-    said = call("init", "mine")
-    assert said.code == 2
-    assert "mine/README.md exists" in said.err
+    output = call("init", "mine")
+    assert output.code == 2
+    assert "mine/README.md exists" in output.err
     assert [path.name for path in (bare / "mine").iterdir()] == ["README.md"]
 
 
 def test_init_in_a_checkout_says_that_the_checkout_stays_the_project(bare: Path) -> None:
-    said = call("init", "mine")
-    assert said.code == 0
-    assert f"pip install {PROJECT}" in said.err
+    output = call("init", "mine")
+    assert output.code == 0
+    assert f"pip install {PROJECT}" in output.err
 
 
 def test_init_names_a_folder_that_cannot_be_made(bare: Path) -> None:
     write(bare / "file", "")
-    said = call("init", "file")
-    assert said.code == 2
-    assert "file" in said.err
+    output = call("init", "file")
+    assert output.code == 2
+    assert "file" in output.err

@@ -29,18 +29,18 @@ def seen(content: bytes) -> np.ndarray:
 @pytest.mark.parametrize(("n", "scale"), [(1, 3), (5, 2), (8, 1), (19, 1)])
 def test_every_picture_lies_in_its_place(shape: tuple[int, int, int], n: int, scale: int) -> None:
     pictures = some(n, *shape)
-    found = seen(sheet(pictures, scale * max(shape)))
+    result = seen(sheet(pictures, scale * max(shape)))
     across, rows = min(8, n), -(-n // 8)
     height, width = shape[0] * scale, shape[1] * scale
-    assert found.shape[:2] == (rows * (height + 1) + 1, across * (width + 1) + 1)
-    rest = np.ones(found.shape[:2], bool)
+    assert result.shape[:2] == (rows * (height + 1) + 1, across * (width + 1) + 1)
+    rest = np.ones(result.shape[:2], bool)
     for i, picture in enumerate(pictures):
         top, left = 1 + i // across * (height + 1), 1 + i % across * (width + 1)
         pixels = np.frombuffer(picture.pixels, np.uint8).reshape(shape)
         large = np.broadcast_to(pixels.repeat(scale, 0).repeat(scale, 1), (height, width, 3))
-        assert np.array_equal(found[top : top + height, left : left + width], large)
+        assert np.array_equal(result[top : top + height, left : left + width], large)
         rest[top : top + height, left : left + width] = False
-    assert (found[rest] == GREY).all()
+    assert (result[rest] == GREY).all()
 
 
 def test_small_pictures_become_large_and_large_ones_keep_their_size() -> None:
@@ -65,7 +65,7 @@ LINE = to_line(Picture(2, 2, 1, b"abcd"))
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("", "no picture in ''; it looks like"),
         ("2x2:eNp", "no picture in '2x2:eNp'"),
@@ -78,8 +78,8 @@ LINE = to_line(Picture(2, 2, 1, b"abcd"))
         (to_line(Picture(2, 2, 1, bytes(10**6))), "does not have 4 bytes"),
     ],
 )
-def test_lines_that_are_no_pictures(line: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_lines_that_are_no_pictures(line: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
         from_line(line)
     assert "\n" not in str(caught.value)
 

@@ -126,5 +126,5 @@ def test_each_promise_has_a_test_that_is_there_and_runs(promise: str) -> None:
     ],
 )
 def test_a_test_that_is_not_run_is_seen(decorator: str, runs: bool) -> None:
-    found = marks(ast.parse(decorator, mode="eval").body)
-    assert bool(found & {"skip", "xfail", "matrix"}) != runs
+    result = marks(ast.parse(decorator, mode="eval").body)
+    assert bool(result & {"skip", "xfail", "matrix"}) != runs

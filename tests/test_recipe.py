@@ -128,24 +128,24 @@ def test_a_scale_may_have_a_point_of_its_own(write):
 def test_deviations_add_up_while_other_keys_of_the_header_are_replaced(write):
     write("base", BASE + "deviations: [always]\nseeds: 1-3\n")
     write("base", "{deviations: [small], seeds: 7-9}", "cpu")
-    found = load_recipe("toy/base", "cpu").config
-    assert found["deviations"] == ["always", "small"]
-    assert found["seeds"] == "7-9"
+    result = load_recipe("toy/base", "cpu").config
+    assert result["deviations"] == ["always", "small"]
+    assert result["seeds"] == "7-9"
     assert load_recipe("toy/base").config["deviations"] == ["always"]
 
 
 def test_settings_end_the_deviations_and_are_no_other_part_of_the_hash(write):
     write("base", BASE + "deviations: [always]\n")
-    found = load_recipe("toy/base", overrides=[("model.net.width", 16), ("trainer.devices", 2)])
-    assert found.overrides == ("--model.net.width=16", "--trainer.devices=2")
-    assert found.config["deviations"] == [
+    result = load_recipe("toy/base", overrides=[("model.net.width", 16), ("trainer.devices", 2)])
+    assert result.overrides == ("--model.net.width=16", "--trainer.devices=2")
+    assert result.config["deviations"] == [
         "always",
         "Settings given on the command line: --model.net.width=16",
     ]
     infrastructure = load_recipe("toy/base", overrides=[("trainer.devices", 2)])
     assert infrastructure.config["deviations"] == ["always"]
     write("base", BASE.replace("width: 8", "width: 16"))
-    assert load_recipe("toy/base").hash8 == found.hash8
+    assert load_recipe("toy/base").hash8 == result.hash8
 
 
 def test_a_point_without_keys_is_the_recipe_itself(write):
@@ -168,7 +168,7 @@ def test_a_changed_file_is_read_again(write):
 
 
 @pytest.mark.parametrize(
-    ("experiment", "scale", "said"),
+    ("experiment", "scale", "message"),
     [
         ("toy/bass", "paper", "unknown experiment 'toy/bass'; nearest: toy/base"),
         ("toy/base", "gpu", "toy/base has no scale 'gpu'; it has: paper"),
@@ -177,14 +177,14 @@ def test_a_changed_file_is_read_again(write):
         ("toy/grid@l1", "paper", "'toy/grid@l1' is not a point of toy/grid"),
     ],
 )
-def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
+def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, message):
     write("grid", BASE + GRID)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_recipe(experiment, scale)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("modle: {}", "unknown key 'modle'; nearest: model"),
         ("- a", "a recipe is a mapping"),
@@ -203,9 +203,9 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, said):
         (BASE + "points: {a: {model.net.width.x: 3}}", "model.net.width is a value"),
     ],
 )
-def test_a_malformed_recipe_is_refused(write, text, said):
+def test_a_malformed_recipe_is_refused(write, text, message):
     write("odd", text)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_recipe(next(name for name in experiments() if name.startswith("toy/odd")))
 
 
@@ -239,13 +239,13 @@ def test_judged_seeds_are_declared_in_file_scale_or_point_and_change_no_hash(wri
     write("grid", f"{{{change}, points: {{plain: {{seeds: 1-2, extended_to: 1-4}}}}}}", "cpu")
     assert [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")] == before
     assert load_recipe("toy/grid@l128").seeds == (1, 2, 3)
-    found = load_recipe("toy/grid@l128", "cpu")
-    assert (found.seeds, found.extended) == (tuple(range(11, 19)), True)
+    result = load_recipe("toy/grid@l128", "cpu")
+    assert (result.seeds, result.extended) == (tuple(range(11, 19)), True)
     assert load_recipe("toy/grid@plain", "cpu").seeds == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "message"),
     [
         ("seeds: 3", "toy/base: seeds: 3 "),
         ("seeds: [1, 2]", "toy/base: seeds: .1, 2. "),
@@ -256,9 +256,9 @@ def test_judged_seeds_are_declared_in_file_scale_or_point_and_change_no_hash(wri
         ("seeds: 1-3\nextended_to: 1-101", "toy/base: extended_to: '1-101'"),
     ],
 )
-def test_seeds_that_cannot_be_judged_are_refused(write, lines, said):
+def test_seeds_that_cannot_be_judged_are_refused(write, lines, message):
     write("base", f"{BASE}{lines}\n")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         _ = load_recipe("toy/base").seeds
 
 
@@ -302,15 +302,15 @@ def test_a_value_replaces_what_was_there_whole_and_is_not_shared(write):
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "message"),
     [
         ("width", "start with one of trainer, model, data, checkpoints"),
         ("model.net.width.x", "model.net.width is a value, it has no 'x'"),
         ("model.net.layers.9.n", "model.net.layers is a value, it has no '9'"),
     ],
 )
-def test_set_key_refuses(write, key, said):
-    with pytest.raises(UserError, match=said):
+def test_set_key_refuses(write, key, message):
+    with pytest.raises(UserError, match=message):
         load_recipe("toy/base", overrides=[(key, 1)])
 
 

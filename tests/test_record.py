@@ -109,8 +109,8 @@ def test_a_record_without_overrides_is_as_old_ones_are(made):
     raw = json.loads(made.to_json())
     assert raw.pop("overrides") == []
     assert RunRecord.from_json(json.dumps(raw)) == made
-    said = dataclasses.replace(made, overrides=["--trainer.max_steps=10"])
-    assert RunRecord.from_json(said.to_json()).overrides == ["--trainer.max_steps=10"]
+    output = dataclasses.replace(made, overrides=["--trainer.max_steps=10"])
+    assert RunRecord.from_json(output.to_json()).overrides == ["--trainer.max_steps=10"]
 
 
 def test_records_are_never_overwritten(made, tmp_path):
@@ -128,28 +128,28 @@ def test_what_is_not_a_number_leaves_nothing_half_written(made, tmp_path):
     with pytest.raises(ReproError, match="is nan"):
         write_record(lost, tmp_path, outputs="ein Hund")
     assert list(tmp_path.rglob("*.*")) == []
-    said = dataclasses.replace(made, metrics=[dataclasses.replace(test, validation=float("inf")), *others])
-    assert RunRecord.from_json(said.to_json()).metrics[0].validation is None
+    output = dataclasses.replace(made, metrics=[dataclasses.replace(test, validation=float("inf")), *others])
+    assert RunRecord.from_json(output.to_json()).metrics[0].validation is None
 
 
 def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
     curve = [[0, 2.0], [1, float("nan")], [2, float("inf")]]
-    said = dataclasses.replace(made, curves={"val/loss": curve})
-    again = RunRecord.from_json(said.to_json())
+    output = dataclasses.replace(made, curves={"val/loss": curve})
+    again = RunRecord.from_json(output.to_json())
     assert again.curves == {"val/loss": [[0, 2.0], [1, None], [2, None]]}
-    assert again.to_json() == said.to_json(), "a diverged run's record can be written again"
-    said.metrics.append(Measurement("test/ppl", float("inf"), "perplexity", "test"))
+    assert again.to_json() == output.to_json(), "a diverged run's record can be written again"
+    output.metrics.append(Measurement("test/ppl", float("inf"), "perplexity", "test"))
     with pytest.raises(ReproError, match="test/ppl"):
-        said.to_json()
+        output.to_json()
 
 
 def test_no_records_where_there_is_no_folder(tmp_path):
-    found = read_records(tmp_path / "none")
-    assert (found.good, found.damaged) == ([], [])
+    result = read_records(tmp_path / "none")
+    assert (result.good, result.damaged) == ([], [])
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda raw: raw.update(schema_version=99), "schema_version 99, this version reads 1"),
         (lambda raw: raw.pop("schema_version"), "schema_version None"),
@@ -175,10 +175,10 @@ def test_no_records_where_there_is_no_folder(tmp_path):
         (lambda raw: raw["curves"].update(new=[[None, 2]]), "curve new"),
     ],
 )
-def test_a_malformed_record_is_refused_with_its_name(made, tmp_path, change, said):
+def test_a_malformed_record_is_refused_with_its_name(made, tmp_path, change, message):
     raw = json.loads(made.to_json())
     change(raw)
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UserError, match=message) as error:
         RunRecord.from_json(json.dumps(raw), "odd.json")
     assert "odd.json" in str(error.value)
 
@@ -191,10 +191,10 @@ def test_a_damaged_record_is_named_and_the_others_are_read(made, tmp_path, data)
     path = write_record(made, tmp_path)
     (path.parent / "odd.json").write_bytes(data)
     (tmp_path / "folder.json").mkdir()
-    found = read_records(tmp_path)
-    assert found.good == [made]
-    assert [damage.path for damage in found.damaged] == ["folder.json", "toy/big/odd.json"]
-    assert all(damage.path in str(damage) and "\n" not in str(damage) for damage in found.damaged)
+    result = read_records(tmp_path)
+    assert result.good == [made]
+    assert [damage.path for damage in result.damaged] == ["folder.json", "toy/big/odd.json"]
+    assert all(damage.path in str(damage) and "\n" not in str(damage) for damage in result.damaged)
 
 
 def test_a_withdrawn_record_is_no_longer_called_damaged(tmp_path):

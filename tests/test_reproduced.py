@@ -1,4 +1,4 @@
-"""Which published cells an experiment is held against."""
+"""The published cells that an experiment reproduces."""
 
 import os
 from pathlib import Path

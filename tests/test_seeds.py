@@ -40,9 +40,9 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
 
 def test_a_plain_number_is_a_count_of_judged_seeds() -> None:
     choice = SeedChoice.parse("3")
-    assert choice.of(JUDGED) == (1, 2, 3)
-    assert choice.of((11, 12, 13, 14)) == (11, 12, 13)
-    assert choice.of((11, 12)) == (11, 12)
+    assert choice.select(JUDGED) == (1, 2, 3)
+    assert choice.select((11, 12, 13, 14)) == (11, 12, 13)
+    assert choice.select((11, 12)) == (11, 12)
     for text in ("0", "00"):
         with pytest.raises(UserError, match=f"not {text}$"):
             SeedChoice.parse(text)
@@ -50,7 +50,7 @@ def test_a_plain_number_is_a_count_of_judged_seeds() -> None:
 
 def test_named_seeds_do_not_depend_on_the_recipe() -> None:
     for text, seeds in (("11-12", (11, 12)), ("7-7", (7,)), ("3,1", (3, 1))):
-        assert SeedChoice.parse(text).of(JUDGED) == SeedChoice.parse(text).of((4,)) == seeds
+        assert SeedChoice.parse(text).select(JUDGED) == SeedChoice.parse(text).select((4,)) == seeds
 
 
 def test_the_order_of_seeds_is_shown() -> None:

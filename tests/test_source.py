@@ -48,8 +48,8 @@ def test_only_sources_make_it_dirty(checkout: Path, file: str, dirty: bool) -> N
 
 
 def test_outside_a_checkout(tmp_path: Path) -> None:
-    found = source(tmp_path)
-    assert (found.commit, found.dirty) == (None, None)
+    result = source(tmp_path)
+    assert (result.commit, result.dirty) == (None, None)
 
 
 def test_inside_another_checkout_that_does_not_hold_it(checkout: Path) -> None:
@@ -101,6 +101,6 @@ def test_an_installed_wheel_has_a_release(
 
 
 def test_a_snapshot_of_a_wheel_says_its_release(tmp_path: Path) -> None:
-    said = {"repro": "1.2", "repro wheel": "sha256:ab"}
-    (tmp_path / SNAPSHOT_FACTS).write_text(json.dumps({"commit": None, "dirty": None, "release": said}))
-    assert release(tmp_path) == said
+    output = {"repro": "1.2", "repro wheel": "sha256:ab"}
+    (tmp_path / SNAPSHOT_FACTS).write_text(json.dumps({"commit": None, "dirty": None, "release": output}))
+    assert release(tmp_path) == output

@@ -37,12 +37,12 @@ def sources() -> dict[str, str]:
 
 def arrows(modules: Mapping[str, str]) -> dict[str, set[str]]:
     """The modules that each module imports, anywhere in it."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for module, source in modules.items():
         named = set(imports(source, module))
         known = {n if n in modules else n.rpartition(".")[0] for n in named}
-        found[module] = (known & modules.keys()) - {module}
-    return found
+        result[module] = (known & modules.keys()) - {module}
+    return result
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
@@ -50,7 +50,7 @@ def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
-    found = []
+    result = []
 
     def visit(module: str) -> None:
         number[module] = lowest[module] = len(number)
@@ -65,16 +65,16 @@ def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
             group = set(stack[place:])
             del stack[place:]
             if len(group) > 1:
-                found.append(group)
+                result.append(group)
 
     for module in graph:
         if module not in number:
             visit(module)
-    return found
+    return result
 
 
 def classes(modules: Mapping[str, str]) -> Counter[str]:
-    """How many classes of each name there are, without private ones."""
+    """Counts the classes of each name, without private ones."""
     nodes = (node for source in modules.values() for node in ast.walk(ast.parse(source)))
     return Counter(n.name for n in nodes if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))
 

@@ -7,7 +7,7 @@ from repro.evidence.judging.statistics import estimate
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (None, "–"),  # noqa: RUF001
         (0.0, "0.0000"),
@@ -19,8 +19,8 @@ from repro.evidence.judging.statistics import estimate
         (-2.5, "-2.500"),
     ],
 )
-def test_number(value, said):
-    assert text.number(value) == said
+def test_number(value, message):
+    assert text.number(value) == message
 
 
 def test_published_numbers_gain_no_digit():
@@ -40,10 +40,11 @@ def test_signed():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(8.12, "8.1 s"), (127, "2 min 07 s"), (11100, "3 h 05 min"), (3599.9, "1 h 00 min")]
+    ("seconds", "message"),
+    [(8.12, "8.1 s"), (127, "2 min 07 s"), (11100, "3 h 05 min"), (3599.9, "1 h 00 min")],
 )
-def test_duration(seconds, said):
-    assert text.duration(seconds) == said
+def test_duration(seconds, message):
+    assert text.duration(seconds) == message
 
 
 def test_size():
@@ -57,8 +58,8 @@ def test_mapping_is_sorted():
 def test_clean_treats_every_character_as_its_kind_demands():
     kept, blank, gone = set(), set(), set()
     for code in [*range(0x3000), *range(0xD7F0, 0xE010), *range(0xFE00, 0xFFFD), *range(0xE0000, 0xE0080)]:
-        said = text.clean(f"a{chr(code)}b")
-        {f"a{chr(code)}b": kept, "a b": blank, "a\N{REPLACEMENT CHARACTER}b": gone}[said].add(chr(code))
+        output = text.clean(f"a{chr(code)}b")
+        {f"a{chr(code)}b": kept, "a b": blank, "a\N{REPLACEMENT CHARACTER}b": gone}[output].add(chr(code))
     hidden = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
     assert [c for c in kept if unicodedata.category(c) in hidden] == []
     assert {" ", "\t", "\n", "\r", "\xa0", "\u2028"} <= kept | blank

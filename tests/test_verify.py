@@ -26,13 +26,13 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> FakeCheckout:
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made."""
+    """The folder of temporary folders."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     return tmp_path
 
 
 def left(checkout: FakeCheckout, temporary: Path) -> list[str]:
-    """What a verification has left: temporary folders, registered worktrees."""
+    """Returns the remains of a verification: temporary folders, registered worktrees."""
     worktrees = checkout.git("worktree", "list", "--porcelain").count("worktree ") - 1
     return [path.name for path in temporary.glob("repro-verify-*")] + ["worktree"] * worktrees
 

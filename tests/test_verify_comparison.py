@@ -1,4 +1,4 @@
-"""What counts as the same when a record's command has run again."""
+"""The comparison of a record with a second run of its command."""
 
 import copy
 from typing import Any
@@ -39,17 +39,17 @@ def test_equal_weights_and_numbers_are_bit_equal_and_without_weights_equal_metri
 
 def test_equal_weights_do_not_excuse_another_number() -> None:
     old = made()
-    found = compare(old, again(old, 1.0 + 1e-12, old.checkpoint_sha256))
-    assert (found.outcome, found.differences) == (DIFFERS, ["test/accuracy (test) {} 1.0 → 1.000000000001"])
+    result = compare(old, again(old, 1.0 + 1e-12, old.checkpoint_sha256))
+    assert (result.outcome, result.differences) == (DIFFERS, ["test/accuracy (test) {} 1.0 → 1.000000000001"])
 
 
 @pytest.mark.parametrize("key", ["parameters", "steps", "tokens", "config_hash"])
 def test_another_run_differs_whatever_its_numbers(key: str) -> None:
     old, new = made(), made()
     setattr(new, key, "other" if key == "config_hash" else 99)
-    found = compare(old, new)
-    assert found.outcome == DIFFERS
-    assert found.differences[0].startswith(key)
+    result = compare(old, new)
+    assert result.outcome == DIFFERS
+    assert result.differences[0].startswith(key)
 
 
 def test_a_number_that_one_lacks_or_that_was_measured_otherwise_differs() -> None:
@@ -99,15 +99,15 @@ def test_what_measures_the_machine_is_not_compared() -> None:
     old.metrics.append(number("speed", 10.0, "tokens per second"))
     new = copy.deepcopy(old)
     new.metrics[-1].value = 99.0
-    found = compare(old, new)
-    assert (found.outcome, found.compared) == (BIT_EQUAL, 2)
+    result = compare(old, new)
+    assert (result.outcome, result.compared) == (BIT_EQUAL, 2)
 
 
 def test_another_build_or_layout_is_named_and_decides_nothing() -> None:
     old, new = made(), made()
     new.versions["torch"], new.hardware["threads"] = "9.9", 7
     new.precision, new.data["manifest_sha256"] = "bf16-mixed", "f"
-    found = compare(old, new)
-    assert found.outcome == BIT_EQUAL
-    assert [difference.split()[0] for difference in found.build] == ["torch", "threads", "precision", "data"]
+    result = compare(old, new)
+    assert result.outcome == BIT_EQUAL
+    assert [difference.split()[0] for difference in result.build] == ["torch", "threads", "precision", "data"]
     assert compare(old, made()).build == []

@@ -60,9 +60,9 @@ def build(sources: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = installed_wheel()
-    if found is not None:
-        return found
+    result = installed_wheel()
+    if result is not None:
+        return result
     pytest.importorskip("setuptools", minversion="77")
     sources = tmp_path_factory.mktemp("sources")
     for name in SOURCES:
@@ -108,8 +108,8 @@ def files_below(folder: Path) -> set[str]:
 
 
 def rows(code: Path) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = json.loads(repro(code, "list", "--json"))
-    return found
+    result: list[dict[str, object]] = json.loads(repro(code, "list", "--json"))
+    return result
 
 
 def test_what_is_read_needs_no_file_of_the_folder(site: Path, empty: Path) -> None:

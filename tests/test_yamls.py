@@ -11,7 +11,7 @@ def test_yaml_reads_exponents_as_numbers():
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: 1\nb: 2\na: 3", "line 3: the key 'a' is given twice"),
         ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' is given twice"),
@@ -20,8 +20,8 @@ def test_yaml_reads_exponents_as_numbers():
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     ],
 )
-def test_bad_yaml_is_one_line_that_names_the_place(text, said):
-    with pytest.raises(UserError, match=said) as error:
+def test_bad_yaml_is_one_line_that_names_the_place(text, message):
+    with pytest.raises(UserError, match=message) as error:
         parse_yaml(text, "recipe")
     assert "\n" not in str(error.value)
 

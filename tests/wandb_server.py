@@ -75,7 +75,7 @@ class WandbServer:
             return self.arrived.wait_for(true, timeout)
 
     def has(self, run: str, rows: int) -> None:
-        """As if this many rows of a run had come: clients send what they have every 15 s only."""
+        """Pretends to have this many rows of a run: clients send what they have every 15 s only."""
         with self.lock:
             self.rows[run] = [{"_step": step, "trainer/global_step": step} for step in range(rows)]
 
@@ -140,19 +140,19 @@ class WandbServer:
 
     def _artifact(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
         """The steps of logging an artifact, whose id is its name here."""
-        said = given.get("input") or given
+        output = given.get("input") or given
         if operation == "CreateArtifact":
-            name = said["artifactCollectionName"]
+            name = output["artifactCollectionName"]
             made = {
-                "type": said["artifactTypeName"],
-                "metadata": json.loads(said["metadata"] or "{}"),
-                "digest": said["digest"],
+                "type": output["artifactTypeName"],
+                "metadata": json.loads(output["metadata"] or "{}"),
+                "digest": output["digest"],
             }
             self.artifacts[name] = {**made, "files": {}, "used": False, "committed": False}
-            found = {"id": name, "state": "PENDING", "artifactSequence": {"latestArtifact": None}}
-            return {"createArtifact": {"artifact": found}}
+            result = {"id": name, "state": "PENDING", "artifactSequence": {"latestArtifact": None}}
+            return {"createArtifact": {"artifact": result}}
         if operation == "CreateArtifactManifest":
-            name, file = said["artifactID"], "wandb_manifest.json"
+            name, file = output["artifactID"], "wandb_manifest.json"
             url = {"uploadUrl": f"{self.url}/artifact/{name}/{file}", "uploadHeaders": []}
             manifest = {"id": f"m-{name}", "file": {"id": "f", "name": file, "displayName": file, **url}}
             return {"createArtifactManifest": {"artifactManifest": manifest}}
@@ -163,29 +163,29 @@ class WandbServer:
                     "uploadUrl": f"{self.url}/artifact/{one['artifactID']}/{one['name']}",
                     "artifact": {"id": one["artifactID"]},
                 }
-                for one in said["artifactFiles"]
+                for one in output["artifactFiles"]
             ]  # fmt: skip
             return {"createArtifactFiles": {"files": {"edges": [{"node": node} for node in nodes]}}}
         done = "used" if operation == "UseArtifact" else "committed"
-        self.artifacts[said["artifactID"]][done] = True
+        self.artifacts[output["artifactID"]][done] = True
         key = operation[0].lower() + operation[1:]
-        return {key: {"artifact": {"id": said["artifactID"], "digest": ""}}}
+        return {key: {"artifact": {"id": output["artifactID"], "digest": ""}}}
 
     def _resume_status(self, run: str) -> dict[str, Any]:
-        """What a client needs to continue a run, or that there is none yet."""
-        found = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}, "bucket": None}
+        """Returns the facts with which a client continues a run, if there is one."""
+        result = {"id": "p", "name": PROJECT, "entity": {"id": "e", "name": ENTITY}, "bucket": None}
         if run in self.runs:
             rows = self.rows.get(run, [])
             tail = json.dumps([json.dumps(row) for row in rows[-1:]])
-            found["bucket"] = {
+            result["bucket"] = {
                 "id": run, "name": run, "displayName": run, "summaryMetrics": "{}", "config": "{}",
                 "historyLineCount": len(rows), "historyTail": tail, "eventsLineCount": 0, "eventsTail": "[]",
                 "logLineCount": 0, "tags": [], "notes": None, "wandbConfig": '{"t": 1}',
             }  # fmt: skip
-        return found
+        return result
 
     def _run(self, run: str) -> dict[str, Any] | None:
-        """What the public API shows of a run."""
+        """Returns a run as the public API shows it."""
         if run not in self.runs:
             return None
         return {

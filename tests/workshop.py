@@ -162,7 +162,7 @@ checkpoints: {every_steps: 1, average_last: 2}
 
 @dataclass
 class Said:
-    """How a command ended and what it wrote."""
+    """The exit code and output of a command."""
 
     code: int
     out: str

@@ -114,7 +114,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
     rows = []
-    for spec in plan.wanted:
+    for spec in plan.requested:
         name, index = placed.get(spec.run_id, (None, None))
         job = jobs.get(name) if name else None
         task = f"{job.job_id}_{index}" if job else plan.queued.get(spec.run_id)

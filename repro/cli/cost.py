@@ -1,4 +1,4 @@
-"""The verb that says what runs cost before they run: cost."""
+"""The verb cost: what runs cost, before they run."""
 
 import argparse
 import json

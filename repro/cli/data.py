@@ -56,9 +56,9 @@ def list_data(args: argparse.Namespace) -> None:
         return
     from tabulate import tabulate
 
-    shown = ("name", "title", "licence", "size", "levels", "obtained", "stores")
+    columns = ("name", "title", "licence", "size", "levels", "obtained", "stores")
     rows = [
-        {key: ", ".join(row[key]) if key in ("levels", "stores") else row[key] for key in shown}
+        {key: ", ".join(row[key]) if key in ("levels", "stores") else row[key] for key in columns}
         for row in sources
     ]
     print(tabulate(rows, headers="keys", maxcolwidths=[None, 34, 26, 18, 11, None, 22]))

@@ -40,13 +40,13 @@ sys.exit(0 if x.item() == 3.0 else 3)
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at.
+    """The result of a check.
 
     Attributes:
-        name: what.
+        name: name of the check.
         status: ``ok``, ``warn`` (works in part, or is not needed everywhere) or ``fail``.
-        detail: what was found, in one line.
-        remedy: what to do about it; empty where there is nothing to do.
+        detail: the finding, in one line.
+        remedy: what to do; empty where there is nothing to do.
     """
 
     name: str
@@ -56,19 +56,19 @@ class Check:
 
 
 def checks() -> list[Check]:
-    """Every check, in the order shown; takes a few seconds, most of it two processes that import torch."""
-    looks: list[tuple[str, Callable[[], Check]]] = [
+    """Runs every check, in the order shown. Takes a few seconds, mostly for two processes that import torch."""
+    probes: list[tuple[str, Callable[[], Check]]] = [
         ("python", python), ("torch", torch_version), ("lightning", lightning_version), ("gpus", gpus),
         ("threads", threads), ("ranks", ranks), ("runs", lambda: folder("runs", runs_dir())),
         ("data", lambda: folder("data", data_dir())), ("results", lambda: folder("results", results_dir())),
         ("stores", stores), ("wandb", wandb_state), ("slurm", slurm), ("datasets", datasets_state),
     ]  # fmt: skip
-    return [_guarded(name, look) for name, look in looks]
+    return [_guarded(name, probe) for name, probe in probes]
 
 
-def _guarded(name: str, look: Callable[[], Check]) -> Check:
+def _guarded(name: str, probe: Callable[[], Check]) -> Check:
     try:
-        return look()
+        return probe()
     except Exception as error:  # a broken installation can raise anything; the other checks still help
         message = (str(error).strip().splitlines() or [""])[0]
         return Check(
@@ -231,7 +231,7 @@ def stores() -> Check:
 
 
 def wandb_state() -> Check:
-    """Whether runs reach W&B. The key is looked for, never shown."""
+    """Checks whether runs reach W&B. The key is never shown."""
     from repro import mirror
     from repro.mirror.reach import host, reachable
 
@@ -275,7 +275,7 @@ def slurm() -> Check:
 
 
 def datasets_state() -> Check:
-    """Whether ``repro data prepare`` may reach the hub."""
+    """Checks whether ``repro data prepare`` may reach the hub."""
     version = _version("datasets")
     if version is None:
         return Check("datasets", FAIL, "not installed", "pip install -r requirements.lock")

@@ -78,8 +78,8 @@ def show_status(args: argparse.Namespace) -> None:
     if args.watch is not None and not 1 <= args.watch <= 86400:
         raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
     if args.watch is not None and (args.json or args.summary):
-        given = "--json" if args.json else "--summary"
-        raise UserError(f"{given} is printed once; leave out --watch")
+        option = "--json" if args.json else "--summary"
+        raise UserError(f"{option} is printed once; leave out --watch")
     if args.watch is not None:
         watch(lambda: survey(args.targets, args.all), args.watch)
         return

@@ -145,7 +145,7 @@ def _complain(message: str) -> None:
 
 
 def _silence(stream: TextIO) -> None:
-    """Sends to nowhere what a stream still holds: else its flush at the interpreter's exit fails, too."""
+    """Discards the buffer of a stream, whose flush at the interpreter's exit would fail, too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

@@ -72,7 +72,7 @@ def sync_runs(args: argparse.Namespace) -> int:
 
 
 def _meant(words: list[str]) -> dict[str, Path]:
-    """The runs that the words mean and that have rows, with their folders."""
+    """Returns the requested runs that have rows, with their folders."""
     from repro.launch.status.run_index import everything, select
     from repro.mirror.sync import waits
 
@@ -92,7 +92,7 @@ def make_dashboard(args: argparse.Namespace) -> None:
     check_name(project, "project")
     if entity:
         check_name(entity, "entity")
-    board = Board.of(args.paper, entity, project)
+    board = Board.read(args.paper, entity, project)
     if args.dry_run:
         sys.stdout.write(outline(board.report("https://wandb.ai")))
         return
@@ -100,6 +100,6 @@ def make_dashboard(args: argparse.Namespace) -> None:
     with plainly(f"dashboard of {args.paper}"):
         if not entity and not (entity := api.default_entity or ""):
             raise UserError("W&B names no entity for this key; give --entity")
-        saved = publish(Board(board.found, board.paper, entity, project), api, runs_dir() / ADDRESSES)
+        saved = publish(Board(board.evidence, board.paper, entity, project), api, runs_dir() / ADDRESSES)
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")

@@ -102,8 +102,8 @@ def _run(arguments: list[str]) -> None:
             except (ValueError, TypeError) as error:
                 raise UserError(explain(str(error))) from error
 
-        def instantiate_trainer(self, **given: object) -> Trainer:
-            trainer: Trainer = super().instantiate_trainer(**given)
+        def instantiate_trainer(self, **settings: object) -> Trainer:
+            trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves = trainer.progress_bar_callback, Curves()
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
                 callbacks = callbacks_of(trainer)

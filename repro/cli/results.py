@@ -58,18 +58,18 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
-    from repro.evidence.table import evidence
+    from repro.evidence.table import read_evidence
     from repro.report.views.rows import list_rows as rows_of
 
-    found = evidence(_known(args.paper))
+    evidence = read_evidence(_known(args.paper))
     if args.json:
-        print(json.dumps(rows_of(found), indent=1))
+        print(json.dumps(rows_of(evidence), indent=1))
     else:
         from repro.report.formats.terminal import render
         from repro.report.views.rows import listing
 
-        print(render(listing(found, args.paper)))
-    return name_damaged(found.comparison.damaged)
+        print(render(listing(evidence, args.paper)))
+    return name_damaged(evidence.comparison.damaged)
 
 
 def show_parity(args: argparse.Namespace) -> int:
@@ -79,9 +79,9 @@ def show_parity(args: argparse.Namespace) -> int:
     from repro.report.formats.terminal import render
     from repro.report.parity import document
 
-    found = read_parity(_known(args.paper))
-    print(json.dumps([asdict(met) for met in found], indent=1) if args.json else render(document(found)))
-    problems = altered(found)
+    rows = read_parity(_known(args.paper))
+    print(json.dumps([asdict(one) for one in rows], indent=1) if args.json else render(document(rows)))
+    problems = altered(rows)
     for line in problems:
         print(clean(line), file=sys.stderr)
     return 1 if problems else 0

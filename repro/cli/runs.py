@@ -39,9 +39,9 @@ def register(verbs: Verbs) -> None:
 
     run = verbs.add_parser("run", help="train, test and record one experiment, or resume it")
     add_experiment(run)
-    which = run.add_mutually_exclusive_group()
-    which.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
-    which.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
+    target = run.add_mutually_exclusive_group()
+    target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
+    target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
     run.set_defaults(handler=run_one)
 
@@ -149,7 +149,7 @@ def run_one(args: argparse.Namespace) -> int:
     if args.seeds is not None:
         runs = [
             (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
-            for s in SeedChoice.parse(args.seeds).of(recipe.seeds)
+            for s in SeedChoice.parse(args.seeds).select(recipe.seeds)
         ]
         return run_each(runs)
     seed = recipe.seeds[0] if seed is None else seed
@@ -186,7 +186,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
         if code:
             result = EXIT_FAILED
             print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
-        if request.asked:
+        if request.is_requested:
             return EXIT_INTERRUPTED if request.by_user else EXIT_REQUEUE
         if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):
             return code
@@ -194,19 +194,19 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
 
 
 def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -> int:
-    """Waits for a run, and asks it once to stop at the end of the time or where this process was asked to.
+    """Waits for a run, and asks it once to stop when the time is up or this process is asked to stop.
 
     Ctrl-C reaches both from the terminal.
     """
-    asked = False
+    stopping = False
     while True:
         try:
             return process.wait(POLL_S)
         except subprocess.TimeoutExpired:
-            stop = (request.asked and not request.by_user) or time.monotonic() > end
-            if stop and not asked:
+            stop = (request.is_requested and not request.by_user) or time.monotonic() > end
+            if stop and not stopping:
                 process.terminate()
-                asked = True
+                stopping = True
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:

@@ -44,8 +44,8 @@ def find_record(word: str) -> RunRecord:
     """A record by run id or its beginning, run folder or file.
 
     Raises:
-        UserError: nothing of that name has a record (nearest run ids offered, or what state the run is in), or
-            several runs begin so.
+        UserError: no record has that name (with the nearest run ids, or the state of the run), or several run ids
+            begin with it.
     """
     for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
         if path.is_file():
@@ -57,9 +57,9 @@ def find_record(word: str) -> RunRecord:
     for damage in records.damaged:
         if word == damage.path.removesuffix(".json"):
             raise UserError(str(damage))
-    found = status(runs_dir() / word)
-    if found:
-        raise UserError(f"{word} has no record yet: {found['state']}, step {found.get('step', 0)}")
+    state = status(runs_dir() / word)
+    if state:
+        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
     known = {r.run_id for r in records.good}
     started = {
         path.parent.relative_to(runs_dir()).as_posix() for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")

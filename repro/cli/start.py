@@ -25,7 +25,7 @@ PROFILE = "slurm/clusters/my-cluster.yaml"
 if TYPE_CHECKING:
     from repro.evidence.outcomes import Tested
     from repro.evidence.published import Paper
-    from repro.report.tour import Shown, Tour, TourStage
+    from repro.report.tour import StageResult, Tour, TourStage
 
 
 def register(verbs: Verbs) -> None:
@@ -45,14 +45,14 @@ def register(verbs: Verbs) -> None:
 
 
 def take_tour(args: argparse.Namespace) -> None:
-    from repro.evidence.table import evidence
-    from repro.report.tour import WIDTH, beside_stage, load_tour, tour_page
+    from repro.evidence.table import read_evidence
+    from repro.report.tour import WIDTH, claim_test, load_tour, tour_page
 
     tour = load_tour()
-    stages = tour.of(args.paper)
-    found = evidence()  # with the project's own records, before the tour's folders stand in for them
-    papers = {paper.key: paper for paper in found.papers}
-    beside = {stage.paper: beside_stage(stage, found) for stage in tour.papers}
+    stages = tour.stages(args.paper)
+    evidence = read_evidence()  # with the project's own records, before the tour's folders stand in for them
+    papers = {paper.key: paper for paper in evidence.papers}
+    tests = {stage.paper: claim_test(stage, evidence) for stage in tour.papers}
     with apart(runs_dir().absolute() / "tour") as folder:
         for i, stage in enumerate(stages):
             left = sum(minutes_left(tour, later) for later in stages[i:])
@@ -64,19 +64,19 @@ def take_tour(args: argparse.Namespace) -> None:
                 if name not in done:
                     print(f"run {number} of {len(stage.runs)}: {name}, {experiment}", flush=True)
                     _run(tour, experiment)
-            shown = [_shown(tour, other, papers, beside, folder) for other in tour.papers]
-            write_atomic(folder / "index.html", tour_page(list(filter(None, shown))).encode())
-            ours = next(one for one in shown if one and one.stage is stage)
-            print(f"{ours.summary}\npicture  {folder / ours.picture}")
+            stages_done = [_result_of(tour, other, papers, tests, folder) for other in tour.papers]
+            write_atomic(folder / "index.html", tour_page(list(filter(None, stages_done))).encode())
+            current = next(one for one in stages_done if one and one.stage is stage)
+            print(f"{current.summary}\npicture  {folder / current.picture}")
         print(f"\npage     {folder / 'index.html'}")
 
 
 @contextmanager
 def apart(folder: Path) -> Iterator[Path]:
-    """Runs and records go below a folder of their own, and nothing goes to W&B: no table or test ever sees them."""
-    ours = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
-    before = {name: os.environ.get(name) for name in ours}
-    os.environ.update(ours)
+    """Writes runs and records below a separate folder, which no table reads, and sends nothing to W&B."""
+    own = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     try:
         require_writable(results_dir() / "runs")
         yield folder
@@ -99,27 +99,27 @@ def _run(tour: "Tour", experiment: str) -> None:
 
 
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
-    """The records of those runs of a stage that are done, by name."""
+    """Returns the records of a stage's finished runs, by name."""
     folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
     paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
     return {name: read_record(path) for name, path in paths.items() if path.is_file()}
 
 
 def minutes_left(tour: "Tour", stage: "TourStage") -> float:
-    """That the runs of a stage which are not done take on 2 cores."""
+    """Estimates the minutes of a stage's unfinished runs on 2 cores."""
     return stage.minutes * (1 - len(_records(tour, stage)) / len(stage.runs))
 
 
-def _shown(
+def _result_of(
     tour: "Tour",
     stage: "TourStage",
     papers: "dict[str, Paper]",
-    beside: "dict[str, Tested | None]",
+    tests: "dict[str, Tested | None]",
     folder: Path,
-) -> "Shown | None":
-    """A stage whose runs are all done, with its picture in the tour's folder; else None."""
+) -> "StageResult | None":
+    """Returns the result of a stage and draws its picture in the tour's folder; None while runs are missing."""
     from repro.report.plots.files import content
-    from repro.report.tour import Shown, numbers_of, plot_of
+    from repro.report.tour import StageResult, numbers_of, plot_of
 
     records = _records(tour, stage)
     if len(records) < len(stage.runs):
@@ -129,7 +129,9 @@ def _shown(
         write_atomic(picture, content(plot_of(stage, papers[stage.paper], records), picture))
     elif not picture.is_file():
         write_atomic(picture, _attention(tour, stage))
-    return Shown(stage, papers[stage.paper], numbers_of(stage, records), beside[stage.paper], picture.name)
+    return StageResult(
+        stage, papers[stage.paper], numbers_of(stage, records), tests[stage.paper], picture.name
+    )
 
 
 def _attention(tour: "Tour", stage: "TourStage") -> bytes:

@@ -45,30 +45,32 @@ def verify_record(args: argparse.Namespace) -> int:
     if loud:
         print(f"{record.command}\nat commit {record.commit}; it took {record.wall_seconds:g} s", flush=True)
     new = rerun(record, PROJECT, loud)
-    found = RerunComparison(FAILED, differences=[new]) if isinstance(new, str) else compare(record, new)
-    more = len(found.differences) - NAMED
-    shown = [*found.differences[:NAMED], *([f"{more} more differences"] if more > 0 else [])]
+    result = RerunComparison(FAILED, differences=[new]) if isinstance(new, str) else compare(record, new)
+    more = len(result.differences) - NAMED
+    differences = [*result.differences[:NAMED], *([f"{more} more differences"] if more > 0 else [])]
     outcome = Verified(
         datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         path.relative_to(runs).as_posix(),
         digest,
-        found.outcome,
-        None if found.outcome == FAILED else not found.build,
-        "; ".join([f"{found.compared} numbers compared", *shown, *found.build]),
+        result.outcome,
+        None if result.outcome == FAILED else not result.build,
+        "; ".join([f"{result.compared} numbers compared", *differences, *result.build]),
     )
     keep(results_dir(), outcome)
     if args.json:
         facts = {"run_id": record.run_id, "commit": record.commit}
-        print(json.dumps([asdict(outcome) | asdict(found) | facts], indent=1))
+        print(json.dumps([asdict(outcome) | asdict(result) | facts], indent=1))
     else:
         lines = [
-            f"outcome   {found.outcome}",
+            f"outcome   {result.outcome}",
             f"record    {outcome.record}",
-            f"numbers   {found.compared} compared",
+            f"numbers   {result.compared} compared",
         ]
-        lines += [f"differs   {line}" for line in shown] + [f"build     {line}" for line in found.build]
+        lines += [f"differs   {line}" for line in differences] + [
+            f"build     {line}" for line in result.build
+        ]
         print("\n".join(lines))
-    return EXIT_FAILED if found.outcome in (DIFFERS, FAILED) else EXIT_OK
+    return EXIT_FAILED if result.outcome in (DIFFERS, FAILED) else EXIT_OK
 
 
 def committed(word: str, runs: Path) -> tuple[RunRecord, Path]:

@@ -30,7 +30,7 @@ class Hub:
         id: of the data set there.
         config: its configuration there, or None.
         revision: the pinned revision; None is shown as ``unpinned``.
-        splits: our names of the splits that are there, and theirs.
+        splits: our names of the available splits, and the hub's.
     """
 
     id: str
@@ -45,11 +45,11 @@ class DataSet(ABC):
 
     Attributes:
         name: as on the command line.
-        title: what it is, for people.
+        title: a description.
         licence: its terms, as stated by its makers.
         size: approximate size, for people.
         parts: columns of each split (languages, or ``text``).
-        levels: what a token may be, the default first; ``bpe`` stands for subwords. For data that are not text, the
+        levels: what a token may be, the default first; ``bpe`` means subwords. For data that are not text, the
             name of the only store.
         splits: every split it has.
         optional: those that may be missing from its files.
@@ -78,7 +78,7 @@ class DataSet(ABC):
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Splits that must be at hand."""
+        """Splits that must be available."""
         return tuple(split for split in self.splits if split not in self.optional)
 
     @property
@@ -138,17 +138,17 @@ class DataSet(ABC):
                 raise UserError(message)
 
     def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
-        """Whether something is wrong with the options, and what to say then."""
+        """Yields possible errors in the options: whether each is there, and its message."""
         source, size, tokenizer = options.from_dir, options.size, options.tokenizer
         own = f"--tokenizer {tokenizer} brings its vocabulary"
-        given, sizes = tokenizer is not None, size is not None
+        token, has_size = tokenizer is not None, size is not None
         yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
-        yield sizes and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
+        yield has_size and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
         for name in ("size", "vocab_size"):
             value = getattr(options, name)
             yield value is not None and value < 1, f"{Options(**{name: value})} must be at least 1"
-        yield given and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
-        yield given and sizes, f"{own} at the default size; leave out --size {size}"
+        yield token and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
+        yield token and has_size, f"{own} at the default size; leave out --size {size}"
 
     def needed_files(self) -> tuple[str, ...]:
         """Names of the files that are needed, for people."""
@@ -182,13 +182,13 @@ class DataSet(ABC):
             UserError: a file is missing, damaged or not the known one; the hub cannot be reached.
         """
 
-    def compare(self, key: str, digest: str, where: str, *also: str | None) -> None:
+    def compare(self, key: str, digest: str, origin: str, *also: str | None) -> None:
         """Compares the SHA-256 of some content with the known one, if there is one.
 
         Args:
-            key: what the known one is called.
+            key: name of the known hash.
             digest: in hexadecimal.
-            where: it came from, for people.
+            origin: source of the content, for messages.
             also: hashes of other accepted contents.
 
         Raises:
@@ -197,7 +197,7 @@ class DataSet(ABC):
         known = self.sha256.get(key)
         if known is not None and digest not in (known, *also):
             raise UserError(
-                f"{where}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
+                f"{origin}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
                 "use the original files"
             )
 
@@ -225,7 +225,7 @@ class DataSet(ABC):
         Args:
             variant: name of the store.
             origin: how it was obtained.
-            counts: of every split that was at hand.
+            counts: of every split that was available.
             tokenizer: what a token is; empty where there are none.
             row: what a row of a text is.
         """
@@ -298,8 +298,8 @@ class TokenSet(DataSet):
         if options.level == GPT2:
             return GPT2
         if options.tokenizer is not None:
-            given = load_subwords(options.tokenizer)
-            return given_variant(given.kind, given.size, given.sha256)
+            subwords = load_subwords(options.tokenizer)
+            return given_variant(subwords.kind, subwords.size, subwords.sha256)
         level = options.level or ("bpe" if options.vocab_size else self.levels[0])
         return learned_variant(self.learned(options), options.size) if level == "bpe" else level
 

@@ -13,7 +13,7 @@ _REVISION = re.compile(r"[0-9a-f]{40}")
 
 
 def remedy(data_set: DataSet) -> str:
-    """What to do when the hub fails, for messages."""
+    """Returns the remedy when the hub fails, for messages."""
     return f"put the files into a folder and give it: repro data prepare {data_set.name} --from DIR"
 
 
@@ -32,12 +32,12 @@ def download(data_set: DataSet) -> tuple[dict[str, Any], dict[str, Any]]:
         UserError: the hub cannot be reached or lacks a split; names ``--from``.
     """
     hub = _hub(data_set)
-    loaded = _asked(data_set, "datasets", "load_dataset", hub.id, *filter(None, [hub.config]))
-    absent = [split for split, theirs in hub.splits.items() if theirs not in loaded]
+    loaded = _call(data_set, "datasets", "load_dataset", hub.id, *filter(None, [hub.config]))
+    absent = [split for split, name in hub.splits.items() if name not in loaded]
     if absent:
         raise UserError(f"{on_hub(data_set)} has no split {absent[0]}; {remedy(data_set)}")
     origin = {"kind": "hub", "id": hub.id, "revision": hub.revision or _resolved(loaded)}
-    return {split: loaded[theirs] for split, theirs in hub.splits.items()}, origin
+    return {split: loaded[name] for split, name in hub.splits.items()}, origin
 
 
 def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
@@ -47,7 +47,7 @@ def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
         UserError: the hub cannot be reached; names ``--from``.
     """
     hub = _hub(data_set)
-    path = Path(_asked(data_set, "huggingface_hub", "hf_hub_download", hub.id, file))
+    path = Path(_call(data_set, "huggingface_hub", "hf_hub_download", hub.id, file))
     # it keeps files below snapshots/<revision>/, also for a branch or tag
     came = path.parent.name if _REVISION.fullmatch(path.parent.name) else None
     return path, {"kind": "hub", "id": hub.id, "revision": hub.revision or came}
@@ -59,15 +59,15 @@ def _hub(data_set: DataSet) -> Hub:
     return data_set.hub
 
 
-def _asked(data_set: DataSet, library: str, function: str, *which: str) -> Any:
-    """The answer of a library for access to the hub.
+def _call(data_set: DataSet, library: str, function: str, *names: str) -> Any:
+    """Calls a function of a library for access to the hub.
 
     Raises:
         UserError: it is not installed, or the hub fails.
     """
     hub = _hub(data_set)
     try:
-        return getattr(import_module(library), function)(*which, revision=hub.revision)
+        return getattr(import_module(library), function)(*names, revision=hub.revision)
     except ImportError:
         raise UserError(
             f"the package `{library}` is not installed; install it, or {remedy(data_set)}"

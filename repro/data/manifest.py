@@ -30,7 +30,7 @@ class Manifest:
         source: how it was obtained: ``kind`` (hub, files, generated), ``id``, ``revision`` (None: unpinned).
         parts: columns of each split (languages).
         aliases: other names of splits, ``{"test": "test_2016_flickr"}``.
-        missing_splits: splits of the data set that were not at hand.
+        missing_splits: splits of the data set that were not available.
         counts: ``{split: {"examples": n, "tokens": {part: n}}}``, end symbols not counted.
         tokenizer: ``kind``, ``size``, ``file``, ``sha256``.
         row: what a row of the text's column is, ``document``, ``sentence`` or ``split``; empty for other data.

@@ -150,13 +150,13 @@ def read_json(path: Path) -> tuple[Any, bytes]:
         raise UserError(f"{path} is not JSON: {error}; get the file again") from None
 
 
-def decoded(content: bytes, where: str) -> str:
+def decoded(content: bytes, origin: str) -> str:
     """Text in UTF-8.
 
     Raises:
-        UserError: it is not; says where it came from.
+        UserError: it is not UTF-8; names the source.
     """
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{where} is not UTF-8 at byte {error.start}; get the file again") from None
+        raise UserError(f"{origin} is not UTF-8 at byte {error.start}; get the file again") from None

@@ -33,7 +33,7 @@ def list_sources() -> list[dict[str, Any]]:
     ]
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(line, file=sys.stderr)
 
 
@@ -43,31 +43,31 @@ def prepare(
     vocab_size: int | None = None,
     size: int | None = None,
     tokenizer: Path | None = None,
-    say: Callable[[str], None] = _say,
+    report: Callable[[str], None] = _report,
     level: str | None = None,
 ) -> Path:
     """Makes a store; keeps an existing one that is whole.
 
     Args:
         name: of the data set.
-        from_dir: folder with its files, plain, ``.gz``, ``.xz`` or ``.zip``; without it the hub is asked.
+        from_dir: folder with its files, plain, ``.gz``, ``.xz`` or ``.zip``; without it the hub is used.
         vocab_size: of the vocabulary to learn, specials included; None is the data set's default.
         size: training examples of a generated data set; None is its default.
         tokenizer: a tokeniser file to use instead of learning one.
-        say: takes one line of news.
+        report: called with each message, one line.
         level: what a token of a text is, ``words``; None is the data set's default.
 
     Returns:
         The store's folder.
 
     Raises:
-        UserError: unknown data set, contradicting options, or whatever its files lack.
+        UserError: unknown data set, contradicting options, missing or damaged files.
     """
     data_set, options = find_data_set(name), Options(from_dir, vocab_size, size, tokenizer, level)
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
-        say(f"kept {name}/{variant}: already prepared")
+        report(f"kept {name}/{variant}: already prepared")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
     path = store.make_store(
@@ -77,7 +77,7 @@ def prepare(
         lambda: _is_whole(name, variant),
     )
     for line in data_set.report(open_store(name, variant).manifest):
-        say(line)
+        report(line)
     return path
 
 

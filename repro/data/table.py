@@ -180,7 +180,7 @@ def _mapped(path: Path, sources: dict[int, Path]) -> "pa.Buffer":
 
 
 class _Sink:
-    """What Arrow writes a table into. It copies the files of mapped buffers, whose pages then never fill memory.
+    """A sink for Arrow tables. It copies the files of mapped buffers, so that their pages do not fill memory.
 
     Args:
         file: to be written.

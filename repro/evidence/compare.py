@@ -1,4 +1,4 @@
-"""Joins run records with published rows. Gives verdicts, with notes on whatever weakens them."""
+"""Joins run records with published rows and gives verdicts, with notes on what weakens them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -44,16 +44,16 @@ class Comparison:
 
     @cached_property
     def withdrawn(self) -> frozenset[str]:
-        """Paths of the records that count for nothing."""
+        """Paths of the withdrawn records."""
         return frozenset(line.path for line in self.ledger if line.event == "withdrawn")
 
     @cached_property
     def started(self) -> dict[str, datetime]:
-        """When each judged run began, by its run id."""
+        """The start times of the judged runs, by run id."""
         return _first_times(line for line in self.ledger if line.event == "started")
 
     def declared(self, path: str, sha256: str) -> datetime | None:
-        """When a test was declared with this digest, for the first time."""
+        """Returns the time of the first declaration of a test with this digest."""
         lines = (
             line for line in self.ledger if (line.event, line.path, line.sha256) == ("declared", path, sha256)
         )
@@ -65,7 +65,7 @@ class Comparison:
         return Configurations(self.records)
 
     def config_hash(self, experiment: str, scale: str) -> str:
-        """The hash of today's configuration; empty where there is no such recipe."""
+        """Returns the hash of the current configuration; empty without such a recipe."""
         header = self.headers.get((experiment, scale))
         return header.config_hash if header else ""
 
@@ -84,7 +84,7 @@ class Comparison:
         return selection.state(record) if selection else "no recipe"
 
     def sample(self, goal: Goal) -> Sample:
-        """The numbers of the current records that fit, or that are derived from them."""
+        """Returns the numbers of the current records for a goal, or the numbers derived from them."""
         if goal.measured == DERIVED:
             entry = self.entries[goal.experiment.split("/", 1)[0], goal.table, goal.row, goal.metric]
             return next(c.sample for c in entry.cells if c.goal.scale == goal.scale)
@@ -94,12 +94,12 @@ class Comparison:
 def _first_times(lines: Iterable[Line]) -> dict[str, datetime]:
     times: dict[str, datetime] = {}
     for line in lines:
-        times[line.path] = min(line.at, times.get(line.path, line.at))
+        times[line.path] = min(line.moment, times.get(line.path, line.moment))
     return times
 
 
 def compare(paper: str | None = None) -> Comparison:
-    """Joins everything there is, of one paper or of all papers and the suite's own studies."""
+    """Joins records and published numbers of one paper, or of all papers and the suite's own studies."""
     papers = load_papers(paper)
     keys = {p.key for p in papers}
     if paper is None:
@@ -145,47 +145,49 @@ def _add_entries(comparison: Comparison, paper: Paper) -> None:
             entry.cells = derived_cells(comparison, entry, entry.rules.derived)
 
 
-def derived_cells(comparison: Comparison, entry: Entry, how: Derivation) -> list[Cell]:
-    """Cells of a derived number, one for each scale at which the number that it is made of has a recipe."""
-    sources = comparison.cells(entry.paper, how.of)[::-1]
+def derived_cells(comparison: Comparison, entry: Entry, rule: Derivation) -> list[Cell]:
+    """Returns the cells of a derived number, one for each scale at which its source has a recipe."""
+    sources = comparison.cells(entry.paper, rule.of)[::-1]
     best = {cell.goal.scale: cell for cell in sources}
     best |= {cell.goal.scale: cell for cell in sources if cell.estimate}
-    return [_derived_cell(comparison, entry, how, cell) for cell in best.values()]
+    return [_derived_cell(comparison, entry, rule, cell) for cell in best.values()]
 
 
-def _derived_cell(comparison: Comparison, entry: Entry, how: Derivation, source: Cell) -> Cell:
+def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source: Cell) -> Cell:
     metric, scale = entry.metric, source.goal.scale
     assert metric is not None
 
-    def behind(table: str, row: str, name: str) -> tuple[Pair, ...]:
+    def pairs(table: str, row: str, name: str) -> tuple[Pair, ...]:
         cells = comparison.cells(entry.paper, (table, row, name))
         return next((c.sample.measured for c in cells if c.goal.scale == scale and c.estimate), ())
 
-    table, of = entry.paper.tables[how.of[0]], source.sample.measured
-    reaches = behind(*how.reaches) if how.reaches else ()
-    over = behind(*how.over) if how.over else ()
+    table, measured = entry.paper.tables[rule.of[0]], source.sample.measured
+    reaches = pairs(*rule.reaches) if rule.reaches else ()
+    over = pairs(*rule.over) if rule.over else ()
     ranked = [row.id for row in entry.table.rows.values() if metric.name in row.values]
-    others = [behind(table.id, row, how.of[2]) for row in ranked] if how.take == "rank" else []
+    others = [pairs(table.id, row, rule.of[2]) for row in ranked] if rule.take == "rank" else []
     complete = (
-        bool(of and all(others)) and bool(reaches) == bool(how.reaches) and bool(over) == bool(how.over)
+        bool(measured and all(others))
+        and bool(reaches) == bool(rule.reaches)
+        and bool(over) == bool(rule.over)
     )
-    source_metric = table.metrics[how.of[2]]
-    made = Sources(of, source_metric.sign, others, source_metric.rules.margin, reaches, over)
-    values = derive(how, made) if complete else []
+    source_metric = table.metrics[rule.of[2]]
+    made = Sources(measured, source_metric.sign, others, source_metric.rules.margin, reaches, over)
+    values = derive(rule, made) if complete else []
     goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
-    found = replace(
+    derived = replace(
         source.sample,
-        wanted=goal,
+        query=goal,
         records=tuple(record for record, _ in values),
-        measured=tuple((r, Measurement(str(how), v, metric.unit, metric.split)) for r, v in values),
+        measured=tuple((r, Measurement(str(rule), v, metric.unit, metric.split)) for r, v in values),
         estimate=estimate([value for _, value in values]) if values else None,
         unit=metric.unit,
     )
-    why = without(how, len(values), len(of)) if complete else ""
+    why = without(rule, len(values), len(measured)) if complete else ""
     if why and not values:
-        return Cell(goal, found, "no value", why, None, source.notes)
+        return Cell(goal, derived, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes
-    return _judged(entry, goal, found, notes, 0, False)
+    return _judged(entry, goal, derived, notes, 0, False)
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
@@ -207,8 +209,8 @@ def _judged(
     if published is None or entry.metric is None or rules is None:
         return Cell(goal, sample, "unpublished", "", None, notes)
     if rules.kind in COUNTED:
-        where = f"{goal.table}, row {goal.row}, {goal.metric}"
-        check_date(rules.margin, entry.metric.unit, sample.records, where)
+        place = f"{goal.table}, row {goal.row}, {goal.metric}"
+        check_date(rules.margin, entry.metric.unit, sample.records, place)
     difference = sample.estimate.mean - published
     if (
         rules.kind == "ratio"

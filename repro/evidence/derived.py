@@ -39,15 +39,15 @@ class Sources:
     """The measurements behind the references of a derivation, at one scale.
 
     Attributes:
-        of: a run and its number for each seed.
+        of: pairs of a run and its number, one for each seed.
         sign: +1 where higher is better.
-        rows: the same in every row whose rank is published.
-        margin: of ``of``; closer rows have one rank. None for no margin.
-        reaches: of the number that ``first`` has to reach.
-        over: of the divisor.
+        rows: such pairs for each row whose rank is published.
+        margin: margin of ``of``; closer rows have one rank. None for no margin.
+        reaches: pairs of the number that ``first`` has to reach.
+        over: pairs of the divisor.
     """
 
-    of: tuple[Pair, ...]
+    measured: tuple[Pair, ...]
     sign: int
     rows: Sequence[tuple[Pair, ...]] = ()
     margin: Margin | None = None
@@ -55,45 +55,45 @@ class Sources:
     over: tuple[Pair, ...] = ()
 
 
-def derive(how: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
-    """The number for each seed that has one; of a spread and a rank only one, with the first run."""
-    scores = [measured.value for _, measured in sources.of]
-    if how.take == "spread":
-        return [(sources.of[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
-    if how.take == "rank":
-        return [(sources.of[0][0], _rank(sources))]
-    taken = [(record, _TAKEN[how.take](record, measured, sources)) for record, measured in sources.of]
-    divisor = _divisor(how, sources)
+def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
+    """Computes the number for each seed; for a spread or a rank one number, with the first run."""
+    scores = [measured.value for _, measured in sources.measured]
+    if rule.take == "spread":
+        return [(sources.measured[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
+    if rule.take == "rank":
+        return [(sources.measured[0][0], _rank(sources))]
+    taken = [(record, _TAKEN[rule.take](record, measured, sources)) for record, measured in sources.measured]
+    divisor = _divisor(rule, sources)
     return [
-        (record, value / divisor / _shared(how, record))
+        (record, value / divisor / _shared(rule, record))
         for record, value in taken
         if value is not None and divisor is not None
     ]
 
 
 def _rank(sources: Sources) -> float:
-    own, margin = _mean(sources.of), sources.margin
-    scaled, size = (margin.scaled, margin.at(own)) if margin else (float, 0.0)
+    own, margin = _mean(sources.measured), sources.margin
+    scaled, size = (margin.scaled, margin.width_at(own)) if margin else (float, 0.0)
     gaps = [sources.sign * (scaled(_mean(row)) - scaled(own)) for row in sources.rows if row]
     return 1.0 + sum(exceeds(gap, size) for gap in gaps)
 
 
-def _divisor(how: Derivation, sources: Sources) -> float | None:
-    """What ``over`` divides by; None where it is not known, or 0."""
-    if how.over is None:
+def _divisor(rule: Derivation, sources: Sources) -> float | None:
+    """Returns the divisor ``over``; None where it is unknown or 0."""
+    if rule.over is None:
         return 1.0
-    if how.take == "score":
+    if rule.take == "score":
         return _mean(sources.over) or None
     hours = [training_hours(record) for record, _ in sources.over]
     return statistics.fmean(h for h in hours if h is not None) if None not in hours else None
 
 
-def _shared(how: Derivation, record: RunRecord) -> float:
-    return float(record.hardware["count"] or 1) if how.per == "devices" else float(how.per or 1)
+def _shared(rule: Derivation, record: RunRecord) -> float:
+    return float(record.hardware["count"] or 1) if rule.per == "devices" else float(rule.per or 1)
 
 
 def training_hours(record: RunRecord, until: int | None = None) -> float | None:
-    """Hours of training up to an update, from the tokens and the speeds along the curve; None without these."""
+    """Computes the hours of training up to an update from the tokens and speeds of the curve; None without them."""
     speeds = [(step, value) for step, value in record.curves.get("train/tokens_per_s", ()) if value]
     if not speeds or not record.steps:
         return None
@@ -114,15 +114,15 @@ def _training_speed(record: RunRecord, measured: Measurement, sources: Sources) 
 
 def _speed(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
     name = re.sub(r"/[^_]+", "/tokens_per_s", measured.name)
-    found = record.metric(name)
-    return found.value if found else None
+    evaluation = record.metric(name)
+    return evaluation.value if evaluation else None
 
 
 def _first(record: RunRecord, measured: Measurement, sources: Sources) -> int | None:
     bests = [_best(other, measured, sources.sign) for other, _ in sources.reaches]
     known = [best for best in bests if best is not None]
-    wanted = statistics.fmean(known) if known else math.inf * sources.sign
-    good = (step for step, value in _validation(record, measured) if sources.sign * (value - wanted) >= 0)
+    target = statistics.fmean(known) if known else math.inf * sources.sign
+    good = (step for step, value in _validation(record, measured) if sources.sign * (value - target) >= 0)
     return next(good, None)
 
 
@@ -131,7 +131,7 @@ def _best(record: RunRecord, measured: Measurement, sign: int) -> float | None:
 
 
 def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, float]]:
-    """The curve of a measured number on the validation split."""
+    """Returns the validation curve of a measured number."""
     curve = record.curves.get("val/" + measured.name.partition("/")[2], ())
     return [(step, value) for step, value in curve if value is not None]
 
@@ -141,11 +141,11 @@ def _first_hours(record: RunRecord, measured: Measurement, sources: Sources) -> 
     return None if step is None else training_hours(record, step)
 
 
-def without(how: Derivation, made: int, runs: int) -> str:
-    """Why some of the runs have no value; empty where all have."""
-    if how.take in OVER_SEEDS or made == runs:
+def without(rule: Derivation, made: int, runs: int) -> str:
+    """Explains why some runs have no value; empty where all have one."""
+    if rule.take in OVER_SEEDS or made == runs:
         return "" if made else "a spread needs two runs"
-    done = f"had a validation score that reaches {'/'.join(how.reaches)}" if how.reaches else "gave it"
+    done = f"had a validation score that reaches {'/'.join(rule.reaches)}" if rule.reaches else "gave it"
     return f"{made or 'none'} of {runs} runs {done}"
 
 

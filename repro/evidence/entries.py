@@ -1,4 +1,4 @@
-"""Published numbers, each with everything that was measured for it.
+"""Published numbers, each with all measurements for it.
 
 The verdicts of a number at paper scale are those of :mod:`repro.evidence.judging.judge`. Others: ``reduced scale``
 (records only at reduced scales), ``not run`` (a recipe, but no usable record), ``no value`` (a derived number whose
@@ -26,9 +26,9 @@ class Cell:
     """The result of one experiment, at one scale, for one published number.
 
     Attributes:
-        why: of the verdict, where it is not plain.
+        why: reason of the verdict, where it is not obvious.
         difference: our mean less the published number, in the metric's unit; None at reduced scales.
-        notes: whatever weakens the statement: seeds missing, commits mixed or dirty.
+        notes: what weakens the statement: missing seeds, mixed or dirty commits.
     """
 
     goal: Goal
@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass
 class Entry:
-    """One published number with everything that was measured for it."""
+    """A published number with all measurements for it."""
 
     paper: Paper
     table: PublishedTable
@@ -56,7 +56,7 @@ class Entry:
 
     @property
     def published(self) -> float | None:
-        """The paper's number; None where it prints none."""
+        """The paper's number; None without a printed one."""
         return self.row.values.get(self.metric.name) if self.metric else None
 
     @property
@@ -66,7 +66,7 @@ class Entry:
 
     @property
     def rules(self) -> Rules | None:
-        """How the number is judged; None for a row without numbers."""
+        """The rules by which the number is judged; None for a row without numbers."""
         return self.row.rules[self.metric.name] if self.metric else None
 
     @property
@@ -75,7 +75,7 @@ class Entry:
         return self.metric is not None and self.row.is_counted(self.metric.name)
 
     @property
-    def ours(self) -> list[Cell]:
+    def paper_cells(self) -> list[Cell]:
         """Cells at paper scale, measured ones first; of several experiments the best on validation is first."""
         sign = self.metric.sign if self.metric else 1
         own = (cell for cell in self.cells if cell.goal.scale == "paper")
@@ -88,15 +88,15 @@ class Entry:
 
     @property
     def verdict(self) -> str:
-        """The verdict of the first experiment; see the module."""
+        """The verdict of the first experiment, as listed in the module's docstring."""
         if not self.cells:
             return "no recipe"
-        first = self.ours[0].verdict if self.ours else "not run"
+        first = self.paper_cells[0].verdict if self.paper_cells else "not run"
         return "reduced scale" if first == "not run" and self.reduced else first
 
     @property
     def reason(self) -> str | None:
-        """Why there is no recipe; None where there is one."""
+        """The reason why there is no recipe; None where there is one."""
         if self.cells:
             return None
         declared = self.rules.no_recipe if self.rules else self.row.no_recipe
@@ -110,6 +110,6 @@ class Entry:
 
 
 def preference(sample: Sample, sign: int) -> tuple[bool, float]:
-    """A key: of several experiments for one number the smallest counts. Never chosen by its test score."""
+    """Returns a sort key: of several experiments for one number the first counts. Test scores play no part."""
     best = sample.validation
     return sample.estimate is None, float("inf") if best is None else -best * sign

@@ -31,9 +31,9 @@ class RowRuns(Model):
 
     Attributes:
         run: experiment.
-        config: first digits of the hash of its configuration; empty for that of today's recipe.
-        seeds: judged seeds; empty for those of the test.
-        measured: name of the measurement; empty for that of the test.
+        config: first digits of the hash of its configuration; empty for the current recipe.
+        seeds: judged seeds; empty for the seeds of the test.
+        measured: name of the measurement; empty for the test's.
         protocol: entries that the measurement's protocol must hold.
     """
 
@@ -45,7 +45,7 @@ class RowRuns(Model):
 
 
 class Settled(Model):
-    """When training counts as finished.
+    """The condition under which training counts as finished.
 
     Attributes:
         curve: validation curve of the records; empty for the measurement's own.
@@ -62,7 +62,7 @@ class Competent(Model):
 
     Attributes:
         row: the reference.
-        level: in the unit of the measurement.
+        level: the level, in the unit of the measurement.
         method: the simple method or the published result that sets it.
         measured: another measurement of the row that must reach it; empty for the test's.
     """
@@ -78,9 +78,9 @@ class Sweep(Model):
 
     Attributes:
         key: dotted key of the configuration.
-        values: what was tried.
-        updates: of each run of the sweep; None where they train as long as the judged runs.
-        seeds: from 100 on.
+        values: the values that were tried.
+        updates: updates of each run of the sweep; None where they train as long as the judged runs.
+        seeds: seeds of the sweep, from 100 on.
     """
 
     key: Text
@@ -101,17 +101,17 @@ class FairTest(Model):
     Attributes:
         claim: id of the paper's claim.
         attempt: 1 for the first test of the claim, then 2, ...
-        changed: what differs from the attempt before, and why; of the first: empty.
-        says: the sentence that is really tested.
+        changed: what differs from the attempt before, and why; empty for the first.
+        says: the sentence that is tested.
         check: why the task alone decides the order; then the test is a check of the code and no evidence.
-        scale: of the runs.
+        scale: scale of the runs.
         rows: runs by row of the claim, best first.
         measured: name of the measurement.
-        better: direction, where it is not that of the column.
-        column: metric of the claim's table whose protocol the measurement has; None for the claim's.
+        better: direction, where it differs from the column's.
+        column: metric of the claim's table whose protocol the measurement has; None for the claim's metric.
         other_quantity: why another quantity than the column's is measured.
-        margin: of the measured numbers; None for the column's, or the default of their unit.
-        varies: in what the rows may differ beside the model: keys of the protocol, ``budget``, ``items``.
+        margin: margin of the measured numbers; None for the column's, or the default of their unit.
+        varies: allowed differences between the rows beside the model: keys of the protocol, ``budget``, ``items``.
         seeds: judged seeds.
         extended_to: all seeds after the one extension; empty without one.
         settled, floor, ceiling, competent, tuned: see :mod:`repro.evidence.gate`. ``tuned`` is a sweep, ``paper`` where
@@ -189,7 +189,7 @@ class FairTest(Model):
 
     @property
     def curve_is_own(self) -> bool:
-        """Whether that curve is of the metric that is measured; ``val/ppl`` is, of ``test/ppl_sw512``."""
+        """Whether that curve shows the measured metric, as ``val/ppl`` does for ``test/ppl_sw512``."""
         names = (self.settled_curve, self.measured)
         return len({name.partition("/")[2].partition("_")[0] for name in names}) == 1
 
@@ -203,13 +203,13 @@ class FairTest(Model):
 
 
 class Untested(Model):
-    """Why a claim has no test.
+    """The reasons why a claim has no test.
 
     Attributes:
-        missing: data or weights that are not here.
+        missing: data or weights that are not available.
         core_hours: price of a row.
         gpu_hours: price of a row on GPUs.
-        why: what else a reader should know.
+        why: further reasons.
     """
 
     missing: str = ""
@@ -225,7 +225,7 @@ class Untested(Model):
 
     @property
     def out_of_reach(self) -> bool:
-        """Whether something is missing, or a row costs more than the budget."""
+        """Whether data or weights are missing, or a row costs more than the budget."""
         return bool(self.missing) or (self.core_hours or 0) > BUDGET
 
     def __str__(self) -> str:
@@ -235,7 +235,7 @@ class Untested(Model):
 
 
 class Tests(Model):
-    """One file of tests.
+    """The content of a file of tests.
 
     Attributes:
         paper: key of the paper.
@@ -254,7 +254,7 @@ class Tests(Model):
 
 
 def load_tests(paper: Paper) -> Tests:
-    """The tests of a paper; none where it has no file.
+    """Reads the tests of a paper; none without a file.
 
     Raises:
         UserError: the file contradicts its schema, the published file or itself.

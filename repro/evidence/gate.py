@@ -1,4 +1,4 @@
-"""The gate: is a test of a claim fair? Computed for every outcome alike.
+"""The gate decides whether a test of a claim is fair. It is computed for every outcome alike.
 
 ``declared``
     The test was declared, as it stands, before its first judged run started.
@@ -50,12 +50,12 @@ Measured = Sequence[tuple[RunRecord, Measurement]]
 
 @dataclass(frozen=True)
 class Condition:
-    """One condition of the gate.
+    """A condition of the gate.
 
     Attributes:
-        name: as in the module.
+        name: name of the condition, see the module's docstring.
         met: whether it holds.
-        why: the figures.
+        why: the numbers behind the decision.
     """
 
     name: str
@@ -86,7 +86,7 @@ class GateRow:
 def gate(
     test: FairTest, rows: Sequence[GateRow], column: Metric, margin: Margin | None, declared: Condition
 ) -> list[Condition]:
-    """Every condition; a test is fair where all are met.
+    """Computes every condition; a test is fair where all are met.
 
     Args:
         test: the declaration.
@@ -121,9 +121,9 @@ def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Conditio
             ),
         )
         problems += [
-            f"{row.name}: {fact}: {text.word(ours)}, of {column.name}: {text.word(theirs)}"
-            for fact, theirs, ours in facts
-            if None not in (theirs, ours) and theirs != ours
+            f"{row.name}: {fact}: {text.word(own)}, of {column.name}: {text.word(published)}"
+            for fact, published, own in facts
+            if None not in (published, own) and published != own
         ]
     return Condition(
         "column", not problems, "; ".join(problems) or test.other_quantity or f"as {column.name}"
@@ -144,7 +144,7 @@ def _overlaps(protocol: Mapping[str, Any]) -> bool | None:
 
 
 def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
-    """How far a score looks back, compared with training: ``trained`` (as far), ``longer``, ``shorter``; or None."""
+    """Compares the attention of a score with training: ``trained`` (as far back), ``longer``, ``shorter``; or None."""
     trained = value_of(config, "data.seq_len")
     if trained is None or protocol.get("seq_len") is None:
         return None
@@ -159,17 +159,17 @@ def _room(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Con
     near = []
     for name, bound, inside in (("floor", test.floor, 1), ("ceiling", ceiling, -1)):
         if bound is not None:
-            at = [not exceeds(inside * (row.mean - bound), _size(margin, bound)) for row in rows]
-            pairs = [i for i in range(len(rows) - 1) if at[i] and at[i + 1]]
+            at_bound = [not exceeds(inside * (row.mean - bound), _size(margin, bound)) for row in rows]
+            pairs = [i for i in range(len(rows) - 1) if at_bound[i] and at_bound[i + 1]]
             near += [f"{rows[i].name} and {rows[i + 1].name} at the {name} of {bound:g}" for i in pairs]
     return Condition("room", not near, "; ".join(near) or "no two compared rows at a floor or ceiling")
 
 
 def _size(margin: Margin | None, reference: float) -> float:
-    """A margin in the unit of the numbers."""
+    """Returns a margin in the unit of the numbers."""
     if margin is None:
         return 0.0
-    return abs(reference) * (margin.size - 1) if margin.is_log else margin.at(reference)
+    return abs(reference) * (margin.size - 1) if margin.is_log else margin.width_at(reference)
 
 
 def _settled(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Condition:
@@ -189,7 +189,7 @@ def _settled(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> 
 
 
 def _allowed(test: FairTest, half: float) -> float:
-    """The largest movement of a curve: half of what is judged, or less where the test says so."""
+    """Returns the largest allowed movement of a curve: half of the judged gap, or what the test declares."""
     if test.settled.within is None:
         return half
     return min(test.settled.within, half) if test.curve_is_own else test.settled.within
@@ -227,17 +227,17 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
         return Condition("competent", False, f"{level.row} has no {level.measured}")
     mean = statistics.fmean(scores)
     lower = _lower(test, column) if not level.measured else kind_of(_unit(row, level)) == "likelihood"
-    met = mean <= level.level if lower else mean >= level.level
+    reached = mean <= level.level if lower else mean >= level.level
     return Condition(
-        "competent", met, f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
+        "competent", reached, f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
     )
 
 
 def _scores(row: GateRow, level: Competent) -> list[float]:
     if not level.measured:
         return [m.value for _, m in row.measured]
-    found = [record.metric(level.measured) for record, _ in row.measured]
-    return [m.value for m in found if m is not None]
+    measurements = [record.metric(level.measured) for record, _ in row.measured]
+    return [m.value for m in measurements if m is not None]
 
 
 def _unit(row: GateRow, level: Competent) -> str:
@@ -250,9 +250,9 @@ def _lower(test: FairTest, column: Metric) -> bool:
 
 def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
     if test.tuned == "paper":
-        met = test.scale == "paper"
+        fits = test.scale == "paper"
         return Condition(
-            "tuned", met, "settings of the paper" if met else f"settings of the paper at scale {test.scale}"
+            "tuned", fits, "settings of the paper" if fits else f"settings of the paper at scale {test.scale}"
         )
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
@@ -264,19 +264,19 @@ def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
 
 
 def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
-    """Why a row's value is not the best of the sweep; empty where it is."""
+    """Explains why a row's value is not the best of the sweep; empty where it is."""
     scores: dict[float, list[float]] = {}
     judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
     for record in row.tuning:
         value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve)
-        wanted = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
-        if wanted and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
+        declared = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
+        if declared and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
             scores.setdefault(value, []).append(best)
     missing = [f"{value:g}" for value in sweep.values if value not in scores]
     if missing:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
-    means = {value: statistics.fmean(of) for value, of in scores.items()}
+    means = {value: statistics.fmean(values) for value, values in scores.items()}
     best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
     return (
         ""
@@ -286,7 +286,7 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
 
 
 def _fixed(record: RunRecord, sweep: Sweep) -> Config:
-    """The flat configuration of a run, less the swept setting, and less its length where a sweep has its own."""
+    """Returns the flat configuration without the swept setting, and without the updates if the sweep has its own."""
     signature = Recipe(record.experiment, record.scale, record.config).signature
     free = (sweep.key, *(LENGTH if sweep.updates else ()))
     return {key: value for key, value in signature.items() if not short(key).endswith(free)}
@@ -298,7 +298,7 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
 
 
 def is_lower(curve: str) -> bool:
-    """Whether lower values of a curve are better, by its name."""
+    """Whether lower values of a curve are better, according to its name."""
     return curve.partition("/")[2].partition("_")[0] in LOWER
 
 

@@ -1,4 +1,4 @@
-"""What a recipe is held against: cells of published tables, see :mod:`repro.reproduced`, and their numbers."""
+"""The published cells that a recipe reproduces, see :mod:`repro.reproduced`, and their numbers."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -50,7 +50,7 @@ class Header:
 
     @cached_property
     def goals(self) -> list[Goal]:
-        """The cells that it is held against."""
+        """The published cells that it reproduces."""
         names = (self.recipe.experiment, self.recipe.scale)
         return [
             Goal(*names, **{"protocol": {}, **cell}) for cell in self.recipe.config.get("reproduces") or ()
@@ -65,9 +65,9 @@ def read_header(experiment: str, scale: str = "paper") -> Header:
 def expected(recipe: Recipe) -> dict[str, float]:
     """The published number for each measurement that the recipe reproduces, by the measurement's name.
 
-    A name that stands for several cells is given once for each, as ``<name>@<table>:<row>``. Cells without a printed
-    number are left out, as are those that the paper does not have, which `repro tables` refuses. At a reduced scale the
-    numbers are those of the paper all the same.
+    A name of several cells is given once for each, as ``<name>@<table>:<row>``. Cells without a printed number are left
+    out, as are cells that the paper does not have, which `repro tables` refuses. Numbers at a reduced scale are the
+    paper's, too.
 
     Args:
         recipe: resolved.

@@ -1,4 +1,4 @@
-"""What the ledger must hold: every file of a record, each change of a recipe, each declared test.
+"""Lines that the ledger must have: every file of a record, each change of a recipe, each declared test.
 
 Its lines are those of :mod:`repro.ledger`.
 """
@@ -35,7 +35,7 @@ _HISTORY = (
 
 
 def append_missing(runs: Path) -> Path | None:
-    """Appends a line for every file that has none, and for every record whose recipe is another now.
+    """Appends a line for every file that has none, and for every record whose recipe has changed.
 
     Returns:
         The ledger, where lines were appended.
@@ -63,7 +63,8 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
         The record's path below ``runs``.
 
     Raises:
-        UserError: no reason, no such record, or one that is withdrawn already; else as :func:`append_missing`.
+        UserError: no reason, no such record, or a record that is withdrawn already; and the errors of
+            :func:`append_missing`.
     """
     reason = _one_line(reason)
     if not reason:
@@ -79,13 +80,13 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
 
 
 def unfinished(runs: Path) -> list[str]:
-    """Ids of runs that were started and have no record."""
+    """Returns the ids of runs that were started and have no record."""
     recorded = {record.run_id for record in read_records(runs).good}
     return [line.path for line in read_ledger(runs) if line.event == "started" and line.path not in recorded]
 
 
 def check_records(runs: Path) -> list[str]:
-    """Problems of the records, each with the file's path; empty when all is in order.
+    """Returns the problems of the records, each with the path of the file; empty without problems.
 
     Damaged records; files that are gone or changed since their line was written; files without a line; tests that are
     not as they were declared; a malformed ledger; and, in a git checkout, lines of a ledger of HEAD's ancestors that
@@ -112,7 +113,7 @@ def check_records(runs: Path) -> list[str]:
 
 
 def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
-    """Files that are not those of their lines. A withdrawn one may have been damaged, and restored since."""
+    """Files that differ from their lines. A withdrawn record may have been damaged and restored."""
     recorded: dict[str, set[str]] = {}
     for line in lines:
         if line.event in OF_FILES:
@@ -129,7 +130,7 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
 
 
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
-    """The lines that are to be appended. A snapshot does not know the recipes of today and supersedes nothing."""
+    """Returns the lines to append. A snapshot does not know the current recipes and supersedes nothing."""
     known = {line.path for line in lines}
     known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
     files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))
@@ -141,13 +142,13 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     today = {key: _signature(*key) for key in {(r.experiment, r.scale) for r in own}}
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
-    found = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
+    missing = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
     if not is_snapshot():
         ledgers = [lines, *(read_ledger(folder) for folder in records_dirs() if folder != runs)]
         declared = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
         new = ((path, sha256) for path, sha256 in declarations(records).items() if path not in declared)
-        found += [Line.now("declared", path, sha256) for path, sha256 in new]
-    return found
+        missing += [Line.now("declared", path, sha256) for path, sha256 in new]
+    return missing
 
 
 def declarations(records: Records) -> dict[str, str]:
@@ -155,13 +156,13 @@ def declarations(records: Records) -> dict[str, str]:
 
     Tests are left out whose recipes are not here, as in a project folder of a user.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     configs = Configurations(records.good)
     for paper in load_papers():
         for test in load_tests(paper).tests:
             if test.declared:
-                found |= declaration(paper, test, configs)
-    return found
+                digests |= declaration(paper, test, configs)
+    return digests
 
 
 def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict[str, str]:
@@ -171,13 +172,13 @@ def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict
     """
     path = f"tests/{paper.key}/{test.name}"
     try:
-        found = {path: digest(test, paper.claims[test.claim], configs)}
+        digests = {path: digest(test, paper.claims[test.claim], configs)}
     except UserError:
         return {}
     if test.extended_to:
-        words = f"{found[path]} {test.extended_to}"
-        found[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
-    return found
+        words = f"{digests[path]} {test.extended_to}"
+        digests[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
+    return digests
 
 
 class Configurations:
@@ -219,7 +220,7 @@ def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:
-    """Why the same command would run something else today, None where it would not."""
+    """Explains how the current recipe differs from the record; None where it does not."""
     if today is None:
         return "recipe removed"
     if signature_hash(today) == record.config_hash:
@@ -234,7 +235,7 @@ def _outdated(record: RunRecord, today: Config | None) -> str | None:
 
 
 def _signature(experiment: str, scale: str) -> Config | None:
-    """The configuration of the recipe as it now is; None where there is none."""
+    """Returns the current configuration of the recipe; None without a recipe."""
     name = experiment.partition("@")[0]
     if name not in recipe_files() or scale not in scales_of(name):
         return None
@@ -255,7 +256,7 @@ def _find(runs: Path, name: str) -> str:
 
 
 def _committed(runs: Path) -> set[str]:
-    """Every line that the ledger had in a commit up to HEAD; none without git or outside a checkout."""
+    """Returns every line that the ledger had in a commit up to HEAD; none outside a checkout or without git."""
     command = ["git", "-C", str(runs.parent), *_HISTORY, f"{runs.name}/{LEDGER}"]
     try:
         done = subprocess.run(command, capture_output=True, check=False)

@@ -1,4 +1,4 @@
-"""What was compared with the papers' own codes and counts, from two files that ``tests/parity`` makes.
+"""Comparisons with the papers' own codes and counts, from two files that ``tests/parity`` makes.
 
 ``results/parity.json`` holds comparisons with official codes (``python -m tests.parity.write``), ``results/sizes.json``
 parameter counts beside the printed ones (``python -m tests.parity.sizes``).
@@ -82,10 +82,10 @@ def read_parity(paper: str | None = None) -> list[CodeComparison]:
     Raises:
         UserError: the file is damaged.
     """
-    found = _read(
+    comparisons = _read(
         PARITY, lambda row: CodeComparison(**{**row, "by_design": tuple(row["by_design"])}), REGENERATE
     )
-    return [met for met in found if paper in (None, met.paper)]
+    return [comparison for comparison in comparisons if paper in (None, comparison.paper)]
 
 
 def read_sizes(paper: str | None = None) -> list[Size]:
@@ -102,7 +102,7 @@ _Made = TypeVar("_Made", CodeComparison, Size)
 
 def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> list[_Made]:
     """The rows of a file in the first folder of results that has it."""
-    path = next((found for folder in results_dirs() if (found := folder / file).is_file()), None)
+    path = next((candidate for folder in results_dirs() if (candidate := folder / file).is_file()), None)
     if path is None:
         return []
     try:
@@ -111,15 +111,15 @@ def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> li
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
 
 
-def altered(found: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:
-    """Files that are not those that were compared, a line each; none where a wheel has no golden files."""
+def altered(comparisons: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:
+    """Returns a line for each file that changed after the comparison; none in a wheel, which has no golden files."""
     if not golden.is_dir():
         return []
     lines = []
-    for met in found:
-        path = golden / met.file
+    for comparison in comparisons:
+        path = golden / comparison.file
         if not path.is_file():
-            lines.append(f"tests/golden/{met.file} is missing; {REGENERATE}")
-        elif hashlib.sha256(path.read_bytes()).hexdigest() != met.sha256:
-            lines.append(f"tests/golden/{met.file} is not the file that was compared; {REGENERATE}")
+            lines.append(f"tests/golden/{comparison.file} is missing; {REGENERATE}")
+        elif hashlib.sha256(path.read_bytes()).hexdigest() != comparison.sha256:
+            lines.append(f"tests/golden/{comparison.file} is not the file that was compared; {REGENERATE}")
     return lines

@@ -64,7 +64,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Effect:
-    """By how many per cent a row is ahead of the next one, ours and as printed.
+    """The difference of a row and the next one in per cent, ours and as printed.
 
     Attributes:
         low, high: ends of our 95 % interval; None where there is none.
@@ -84,9 +84,9 @@ class Tested:
 
     Attributes:
         attempts: how many tests of the claim there are.
-        verdict: see the module.
-        why: of the verdict.
-        conditions: of the gate; empty without records and for checks of the code.
+        verdict: one of the verdicts in the module's docstring.
+        why: reason of the verdict.
+        conditions: conditions of the gate; empty without records and for checks of the code.
         notes: what weakens the statement.
     """
 
@@ -139,46 +139,48 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
         for row, relation in zip(names, [*_relations(printed), ""], strict=True)
     )
     notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
-    found = Tested(paper, test, attempts, results, "not run", notes=notes)
+    result = Tested(paper, test, attempts, results, "not run", notes=notes)
     if test.declared is None and not any(s.estimate for s in results):
-        return replace(found, verdict="planned")
+        return replace(result, verdict="planned")
     missing = [s.row for s in results if not s.estimate]
     if missing:
         every = len(missing) == len(results)
         return (
-            found if every else replace(found, verdict="incomplete", why=f"no record of {', '.join(missing)}")
+            result
+            if every
+            else replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
         )
     unit = next(s.sample.unit for s in results if s.sample.unit)
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
     sign = {"higher": 1, "lower": -1}[test.better or column.better]
     effects = tuple(_effect(a, b, sign) for a, b in pairwise(results))
-    found = replace(found, unit=unit, margin=margin, effects=effects)
+    result = replace(result, unit=unit, margin=margin, effects=effects)
     few = _unfinished(results, test)
     problem = _altered(comparison, paper, test) or _unclean(results) or _incomparable(results, test.varies)
     if few or problem:
-        return replace(found, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
+        return replace(result, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
         rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
         conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, results)))
-        found = replace(found, conditions=conditions)
+        result = replace(result, conditions=conditions)
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
         if failed:
-            return replace(found, verdict="not a fair test", why="; ".join(failed))
-    return _judged(found, printed, margin, sign, column)
+            return replace(result, verdict="not a fair test", why="; ".join(failed))
+    return _judged(result, printed, margin, sign, column)
 
 
 def _judged(
-    found: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
+    result: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
 ) -> Tested:
-    test = found.test
-    judged = [record for s in found.results for record, _ in s.sample.measured]
-    for one, its_unit in ((printed.apart, column.unit), (margin, found.unit)):
-        check_date(one, its_unit, judged, f"{found.paper.key}: {test.name}")
-    printed = replace(printed, same_quantity=_same_quantity(found.unit, column.unit))
-    scores = [(s.row, s.scores) for s in found.results]
-    verdict = judge_claim(scores, printed, margin, sign, found.unit, bool(test.extended_to))
+    test = result.test
+    judged = [record for s in result.results for record, _ in s.sample.measured]
+    for one, its_unit in ((printed.apart, column.unit), (margin, result.unit)):
+        check_date(one, its_unit, judged, f"{result.paper.key}: {test.name}")
+    printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
+    scores = [(s.row, s.scores) for s in result.results]
+    verdict = judge_claim(scores, printed, margin, sign, result.unit, bool(test.extended_to))
     return replace(
-        found, verdict=verdict.word, why=verdict.why + _missing_hours(found.results, verdict.seeds)
+        result, verdict=verdict.word, why=verdict.why + _missing_hours(result.results, verdict.seeds)
     )
 
 
@@ -193,12 +195,14 @@ def _row_result(
     ]
     config = _config(comparison, run, test.scale, group)
     selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
-    found = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
-    return RowResult(row, label, run, config, published, found, relation, _path(found, test.settled_curve))
+    numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+    return RowResult(
+        row, label, run, config, published, numbers, relation, _path(numbers, test.settled_curve)
+    )
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
-    """The hash in full of a row's configuration: the pinned one's, or that of today's recipe."""
+    """Returns the full hash of a row's configuration: of the pinned one, or of the current recipe."""
     if run.config:
         return next((r.config_hash for r in group if r.config_hash.startswith(run.config)), run.config)
     return comparison.config_hash(run.run, scale)
@@ -206,16 +210,16 @@ def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[Ru
 
 def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[RunRecord]:
     place = result.run.run, test.scale
-    ours = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
-    return [r for r in ours if r.path not in comparison.withdrawn]
+    records = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
+    return [r for r in records if r.path not in comparison.withdrawn]
 
 
-def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
-    """The validation metric at the parts of the budget: the last point until then, means over seeds."""
+def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
+    """Returns the validation metric at parts of the budget: the last point up to each, mean over seeds."""
     path = []
     for part in PARTS:
         ends = []
-        for record, _ in found.measured:
+        for record, _ in measured.measured:
             points = [
                 v for step, v in record.curves.get(curve, ()) if v is not None and step <= part * record.steps
             ]
@@ -227,24 +231,24 @@ def _path(found: Sample, curve: str) -> tuple[float | None, ...]:
 def _declared(
     comparison: Comparison, paper: Paper, test: FairTest, results: Sequence[RowResult]
 ) -> Condition:
-    """Whether the ledger has the declaration as it now stands, from before the first judged run began.
+    """Checks that the ledger has the current declaration from before the first judged run.
 
     An extension is declared by itself, before the first run with one of its seeds.
     """
     seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in results}
     words = []
-    for name, at in _declarations(comparison, paper, test).items():
+    for name, time in _declarations(comparison, paper, test).items():
         first = min(began for s in results for began in _beginnings(comparison, test, s, seeds[s.row]))
-        if at is None or at > first:
-            when = f"{at:{MINUTE}}, after" if at else "never;"
-            return Condition("declared", False, f"{name}{when} its first run began {first:{MINUTE}}")
-        words.append(f"{name}{at:{MINUTE}}, first run {first:{MINUTE}} UTC")
+        if time is None or time > first:
+            stated_time = f"{time:{MINUTE}}, after" if time else "never;"
+            return Condition("declared", False, f"{name}{stated_time} its first run began {first:{MINUTE}}")
+        words.append(f"{name}{time:{MINUTE}}, first run {first:{MINUTE}} UTC")
         seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
 
 
 def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> dict[str, datetime | None]:
-    """When the test was declared as it now stands, then when its extension was; None where it never was."""
+    """Returns the times of the current declaration and of its extension; None where the ledger has none."""
     if not _has_line(comparison, paper, test):
         return {"": None}
     made = declaration(paper, test, comparison.configurations)
@@ -260,22 +264,22 @@ def _has_line(comparison: Comparison, paper: Paper, test: FairTest) -> bool:
 def _beginnings(
     comparison: Comparison, test: FairTest, result: RowResult, seeds: Iterable[int]
 ) -> Iterator[datetime]:
-    """When the runs of a row with these seeds began: those with a line in the ledger, and those with a record."""
+    """Yields the start times of a row's runs with these seeds, from the ledger and from records."""
     ids = {f"{result.run.run}/{test.scale}/s{seed}-{result.config[:8]}" for seed in seeds}
-    yield from (at for run_id, at in comparison.started.items() if run_id in ids)
+    yield from (time for run_id, time in comparison.started.items() if run_id in ids)
     for record in comparison.records:
         if record.run_id in ids:
             yield datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
 
 
 def _altered(comparison: Comparison, paper: Paper, test: FairTest) -> str | None:
-    """What differs from the declaration in the ledger, or None; a check of the code may have none."""
+    """Returns the difference from the declaration in the ledger, or None; a check of the code needs none."""
     same = not _has_line(comparison, paper, test) or _declarations(comparison, paper, test)[""]
     return None if same else "declared (with another text, or another configuration of its runs)"
 
 
 def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
-    """What the paper prints of a test's rows, in the cited column."""
+    """Returns the printed numbers of a test's rows in the cited column."""
     claim = paper.claims[test.claim]
     table, metric = paper.tables[claim.table], test.column or claim.metric
     numbers = [table.rows[row].values.get(metric) for row in test.rows]
@@ -303,7 +307,7 @@ def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
 
 
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
-    """Which row lacks records of declared seeds, or None: a test is judged once, with all its seeds."""
+    """Names a row without records of all declared seeds, or None: a test is judged once, with all its seeds."""
     for s in results:
         declared = len(test.seeds_of(s.row))
         if s.estimate and s.estimate.n < declared:
@@ -317,7 +321,7 @@ def _same_quantity(unit: str, other: str) -> bool:
 
 
 def _missing_hours(results: Sequence[RowResult], seeds: int) -> str:
-    """What so many seeds a row would still take, one run after the other, at the mean time of those that ran."""
+    """Estimates the hours of the missing runs, one after the other, from the mean time of finished ones."""
     rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in results]
     seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
     return f" (about {text.duration(seconds)} more)" if seconds else ""

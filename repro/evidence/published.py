@@ -1,4 +1,4 @@
-"""What the papers print, from ``results/published/<paper>.yaml``, as typed models.
+"""The numbers that the papers print, from ``results/published/<paper>.yaml``, as typed models.
 
 A table has metrics (columns) and rows. How a number is judged (:class:`Rules`) may stand with its metric, with its row
 (for all of its numbers) or in the row's ``cells`` (for one number); the narrower place wins. ``docs/results.md``
@@ -61,7 +61,7 @@ class PrintedSpread(Model):
 
 
 class Derivation(Model):
-    """How a number is computed from the records behind others; see :mod:`repro.evidence.derived`."""
+    """A number that is computed from records of other numbers; see :mod:`repro.evidence.derived`."""
 
     of: Ref
     take: Take
@@ -81,12 +81,12 @@ class Derivation(Model):
 
     @property
     def references(self) -> list[Reference]:
-        """Every number that it is made from."""
+        """The numbers from which it is computed."""
         return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
 
     @property
     def is_timed(self) -> bool:
-        """Whether it rests on the times of runs."""
+        """Whether it depends on the times of runs."""
         return self.take in TIMES
 
     def __str__(self) -> str:
@@ -97,19 +97,19 @@ class Derivation(Model):
 
 
 class Rules(Model):
-    """How one published number is judged.
+    """The rules by which a published number is judged.
 
     Attributes:
         kind: class of the number, ``class`` in the file.
         margin: numbers closer than this are equal; None where the class is not judged.
         chance: the score of guessing, or of another method that learns nothing, such as copying what is visible.
         ceiling: a score at which fewer updates than the paper's are no objection.
-        updates: that the paper trained for; None where it is not known, and for timings.
-        updates_unknown: why it is not known; the file has this text in place of the number.
+        updates: updates of the paper's training; None where unknown, and for timings.
+        updates_unknown: why they are unknown; the file has this text in place of the number.
         noise: the paper's printed spread.
         sampled: items of the random sample that the paper scored, where it is another sample than ours.
-        device: what the paper timed on.
-        same_as: the same measurement elsewhere in the paper.
+        device: the device that the paper timed.
+        same_as: place of the same measurement elsewhere in the paper.
         counted: whether the number belongs to the paper's denominator, if confirmed and measured nowhere else.
         configuration: ``ours`` where the authors released none.
         no_recipe: why there is no recipe.
@@ -198,8 +198,8 @@ class Row(Model):
         return first and rules.counted and rules.kind in COUNTED
 
 
-class Ours(Model):
-    """A run that is held against numbers of a table, for :mod:`repro.reproduced`.
+class Reproduction(Model):
+    """A run that is compared with numbers of a table, for :mod:`repro.reproduced`.
 
     Attributes:
         run: experiment; ``{row}`` stands for the id of every row that has such an experiment.
@@ -238,7 +238,7 @@ class PublishedTable(Model):
     split: Text
     metrics: dict[str, Metric]
     rows: Annotated[dict[str, Row], Field(min_length=1)]
-    ours: tuple[Ours, ...] = ()
+    ours: tuple[Reproduction, ...] = ()
     checked: Text
     unconfirmed: bool = False
     notes: str
@@ -279,12 +279,12 @@ class PublishedTable(Model):
                         f"row {row.id}: {name!r} is not a metric of the table{nearest(name, self.metrics)}"
                     )
             for name, rules in row.rules.items():
-                where = f"row {row.id}: {name}"
-                _check_margin(rules, self.metrics[name].unit, where)
+                place = f"row {row.id}: {name}"
+                _check_margin(rules, self.metrics[name].unit, place)
                 known = rules.updates or rules.updates_unknown
                 if row.is_counted(name) and rules.kind == "trained" and not known:
                     raise ValueError(
-                        f"{where}: a counted number needs the paper's `updates`, or why they are unknown"
+                        f"{place}: a counted number needs the paper's `updates`, or why they are unknown"
                     )
         return self
 
@@ -296,7 +296,7 @@ def _rules_in(raw: Mapping[str, Any]) -> dict[str, Any]:
 def _with_rules(
     raw: dict[str, Any], table: Mapping[str, Any], own: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """A row with ``rules`` by metric and its ``unconfirmed`` metrics."""
+    """Returns a row with ``rules`` by metric and its ``unconfirmed`` metrics."""
     cells = raw.get("cells", {})
     for name in cells.keys() - own.keys():
         raise ValueError(f"row {raw['id']}: cells: {name!r} is not a metric of the table{nearest(name, own)}")
@@ -316,25 +316,25 @@ def _with_rules(
 
 
 def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:
-    """References in full: ``{row}`` is the row's own id, and ``same_as: table/row`` means the number's own metric."""
-    if isinstance(how := rules.get("derived"), Mapping):
-        rules["derived"] = {k: v.replace("{row}", row) if isinstance(v, str) else v for k, v in how.items()}
+    """Completes references: ``{row}`` becomes the row's id, and ``same_as: table/row`` gets the number's metric."""
+    if isinstance(rule := rules.get("derived"), Mapping):
+        rules["derived"] = {k: v.replace("{row}", row) if isinstance(v, str) else v for k, v in rule.items()}
     if isinstance(same := rules.get("same_as"), str) and same.count("/") == 1:
         rules["same_as"] = f"{same}/{metric}"
     return rules
 
 
-def _check_margin(rules: Rules, unit: str, where: str) -> None:
+def _check_margin(rules: Rules, unit: str, place: str) -> None:
     margin, usual = rules.margin, default_margin(unit)
     if margin is None:
         if rules.kind in JUDGED:
             hint = f"; the default of {unit!r} is {usual}" if usual else ""
-            raise ValueError(f"{where}: a {rules.kind} number needs `margin: {{size: ..., set: DATE}}`{hint}")
+            raise ValueError(f"{place}: a {rules.kind} number needs `margin: {{size: ..., set: DATE}}`{hint}")
         return
     twice = rules.noise is not None and margin.kind == "absolute" and margin.size == 2 * rules.noise.sd
     if not (margin.is_default(unit) or twice or margin.reason):
         raise ValueError(
-            f"{where}: margin {margin} is not the default of {unit!r} ({usual}): add `reason: ...`"
+            f"{place}: margin {margin} is not the default of {unit!r} ({usual}): add `reason: ...`"
         )
 
 
@@ -363,7 +363,7 @@ class Claim(Model):
         return self
 
 
-class About(Model):
+class PaperFacts(Model):
     """The paper itself."""
 
     key: Id
@@ -389,10 +389,10 @@ def _by_id(items: list[dict[str, _Listed]], kind: str) -> dict[Any, dict[str, _L
 
 
 class Paper(Model):
-    """One published file."""
+    """The content of a published file."""
 
     schema_version: Literal[1]
-    about: About = Field(alias="paper")
+    about: PaperFacts = Field(alias="paper")
     tables: Annotated[dict[str, PublishedTable], BeforeValidator(lambda raw: _by_id(raw, "table"))]
     claims: Annotated[dict[str, Claim], BeforeValidator(lambda raw: _by_id(raw, "claim"))]
     missing: tuple[Text, ...]
@@ -412,17 +412,17 @@ class Paper(Model):
         for table in self.tables.values():
             for row in table.rows.values():
                 for metric in row.values:
-                    rules, where = row.rules[metric], f"{table.id}, row {row.id}, {metric}"
+                    rules, place = row.rules[metric], f"{table.id}, row {row.id}, {metric}"
                     if rules.same_as:
-                        self._check_same(rules.same_as, f"{where}: same_as {'/'.join(rules.same_as)}")
+                        self._check_same(rules.same_as, f"{place}: same_as {'/'.join(rules.same_as)}")
                     if rules.derived:
-                        self._check_derived(rules, where)
+                        self._check_derived(rules, place)
         for claim in self.claims.values():
             for row_id in claim.order:
                 self._refer((claim.table, row_id, claim.metric), f"claim {claim.id}")
         return self
 
-    def _refer(self, reference: Reference, where: str) -> Row:
+    def _refer(self, reference: Reference, place: str) -> Row:
         table_id, row_id, metric = reference
         for name, known, kind in (
             (table_id, self.tables, "table"),
@@ -430,29 +430,29 @@ class Paper(Model):
             (metric, getattr(self.tables.get(table_id), "metrics", {}), f"metric of {table_id}"),
         ):
             if name not in known:
-                raise ValueError(f"{where}: {name!r} is not a {kind}{nearest(name, known)}")
+                raise ValueError(f"{place}: {name!r} is not a {kind}{nearest(name, known)}")
         return self.tables[table_id].rows[row_id]
 
-    def _check_same(self, reference: Reference, where: str) -> None:
-        row, metric = self._refer(reference, where), reference[2]
+    def _check_same(self, reference: Reference, place: str) -> None:
+        row, metric = self._refer(reference, place), reference[2]
         if metric not in row.values:
-            raise ValueError(f"{where}: the row has no number {metric!r}{nearest(metric, row.values)}")
+            raise ValueError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
         if row.rules[metric].same_as is not None:
-            raise ValueError(f"{where}: that one is the same as another; name the other")
+            raise ValueError(f"{place}: that one is the same as another; name the other")
 
-    def _check_derived(self, rules: Rules, where: str) -> None:
-        how = rules.derived
-        assert how is not None
-        for reference in how.references:
-            self._refer(reference, f"{where}: derived: {'/'.join(reference)}")
-        timed = how.is_timed or self.tables[how.of[0]].metrics[how.of[2]].rules.kind == "timed"
+    def _check_derived(self, rules: Rules, place: str) -> None:
+        derived = rules.derived
+        assert derived is not None
+        for reference in derived.references:
+            self._refer(reference, f"{place}: derived: {'/'.join(reference)}")
+        timed = derived.is_timed or self.tables[derived.of[0]].metrics[derived.of[2]].rules.kind == "timed"
         if rules.kind != ("timed" if timed else "derived"):
             kind = "timed`, as it rests on the times of runs" if timed else "derived`"
-            raise ValueError(f"{where}: derived: its class is {rules.kind}; write `class: {kind}")
+            raise ValueError(f"{place}: derived: its class is {rules.kind}; write `class: {kind}")
 
 
 def paper_keys() -> tuple[str, ...]:
-    """The papers with a published file, sorted."""
+    """Returns the keys of the papers with a published file, sorted."""
     return tuple(published_files())
 
 
@@ -472,7 +472,7 @@ def load_paper(key: str) -> Paper:
 
 
 def load_papers(key: str | None = None) -> list[Paper]:
-    """Every paper, or the one named."""
+    """Reads every paper, or the named one."""
     return [load_paper(k) for k in ([key] if key else paper_keys())]
 
 
@@ -480,7 +480,7 @@ _Read = TypeVar("_Read", bound=Model)
 
 
 def read_model(kind: type[_Read], path: Path) -> _Read:
-    """A YAML file as a model.
+    """Reads a YAML file as a model.
 
     Raises:
         UserError: the first violation, with the file and the place in it.
@@ -491,8 +491,8 @@ def read_model(kind: type[_Read], path: Path) -> _Read:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         words = str(first["msg"]).removeprefix("Value error, ")
-        given = f", not {first['input']!r:.80}" if first["type"] not in ("value_error", "missing") else ""
-        raise UserError(f"{path}: {place + ': ' if place else ''}{words}{given}".replace("\n", " ")) from None
+        value = f", not {first['input']!r:.80}" if first["type"] not in ("value_error", "missing") else ""
+        raise UserError(f"{path}: {place + ': ' if place else ''}{words}{value}".replace("\n", " ")) from None
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path}: not a file of {kind.__name__}: {problem}") from None

@@ -1,4 +1,4 @@
-"""Which records count for an experiment at one scale, and which of their numbers."""
+"""Selects the records, and of these the numbers, that count for an experiment at one scale."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,9 +36,9 @@ class Selection:
         """Sorts the records of one experiment at one scale.
 
         Args:
-            config_hash: of the recipe as it now is.
+            config_hash: hash of the current recipe.
             seeds: the judged seeds of the recipe.
-            withdrawn: paths below ``results/runs`` of the records that were withdrawn.
+            withdrawn: paths of withdrawn records below ``results/runs``.
         """
         used: dict[int, list[RunRecord]] = {}
         left_out = []
@@ -58,7 +58,7 @@ class Selection:
         return cls(tuple(records[0] for records in by_seed), tuple(left_out), tuple(missing), also)
 
     def state(self, record: RunRecord) -> str:
-        """Whether a record counts.
+        """Returns the state of a record: whether it counts, or why not.
 
         Returns:
             ``current``, where it counts; ``withdrawn``; ``overridden`` (settings beside the recipe's changed what was
@@ -82,14 +82,14 @@ class Selection:
 
     @property
     def weaknesses(self) -> list[str]:
-        """The missing seeds, and what weakens the records that count."""
+        """Missing seeds, and weaknesses of the records that count."""
         return [*self.notes, *weaknesses(self.used)]
 
 
 def _set_aside(
     record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
 ) -> str | None:
-    """Why a record does not count, regardless of other records; None where it may."""
+    """Explains why a record does not count, regardless of other records; None where it may count."""
     if record.path in withdrawn:
         return "withdrawn"
     if record.config_hash != config_hash:
@@ -106,18 +106,18 @@ def _adds(record: RunRecord, counted: list[RunRecord]) -> bool:
 
 @dataclass(frozen=True)
 class Sample:
-    """The numbers found for one wanted measurement.
+    """The numbers of one requested measurement.
 
     Attributes:
         estimate: mean and interval over seeds, None without a number.
-        records: those that gave a number.
-        measured: each of them with its number.
-        clean: every one of them is of a commit without uncommitted changes.
-        unit: the unit they were measured in.
+        records: records that have a number.
+        measured: pairs of such a record and its number.
+        clean: whether all their commits are without uncommitted changes.
+        unit: the unit of the numbers.
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
-    wanted: Query
+    query: Query
     estimate: Estimate | None
     records: tuple[RunRecord, ...]
     measured: tuple[tuple[RunRecord, Measurement], ...]
@@ -142,9 +142,9 @@ def sample(goal: Query, selection: Selection) -> Sample:
     notes = []
     for first in selection.used:
         of_seed = [first, *(record for record in selection.also if record.seed == first.seed)]
-        found = [(record, *_find(goal, record)) for record in of_seed]
+        measurements = [(record, *_find(goal, record)) for record in of_seed]
         # Of one seed's records on several devices the first that has the number gives it.
-        record, measurement, note = next((one for one in found if one[1] is not None), found[0])
+        record, measurement, note = next((one for one in measurements if one[1] is not None), measurements[0])
         if measurement is not None:
             pairs.append((record, measurement))
         if note:
@@ -159,7 +159,7 @@ def sample(goal: Query, selection: Selection) -> Sample:
         remarks = (*_by_seed(notes), *apart, *weaknesses(used))
         return Sample(goal, None, used, measured, False, units.pop(), remarks)
     return Sample(
-        wanted=goal,
+        query=goal,
         estimate=estimate([m.value for _, m in pairs]) if pairs else None,
         records=used,
         measured=measured,
@@ -194,12 +194,12 @@ def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
 
 
 def protocol_of(measurement: Measurement) -> dict[str, Any]:
-    """The protocol without the entries that only this run has."""
+    """Returns the protocol without the entries that are specific to a run."""
     return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
 
 
 def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
-    """Differences between the protocols of the seeds, such as the signature of a BLEU: such numbers have no mean."""
+    """Lists differences between the protocols of the seeds, such as BLEU signatures: such numbers have no mean."""
     protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
     notes = []
     for key in sorted({key for _, protocol in protocols for key in protocol}):
@@ -216,7 +216,7 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
 
 
 def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
-    """Commits or threads that differ, commits that cannot be named, curves that are not finite."""
+    """Lists different commits or threads, unknown commits and curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
     notes = [

@@ -1,8 +1,8 @@
 """All evidence as flat rows: ``results/evidence.json``, the one generated file that every view is made from.
 
 ``numbers``
-    One row for each published number and each experiment and scale that measured it; one without ``experiment`` where
-    nothing does.
+    One row for each published number and each experiment and scale that measured it; a row without ``experiment``
+    where none did.
 ``tests``
     One row for each declared test, every attempt.
 ``untested``
@@ -50,40 +50,40 @@ class Evidence:
         return sorted(self.comparison.papers, key=lambda paper: (paper.about.year, paper.key))
 
     def test(self, paper: str, name: str) -> Tested | None:
-        """A test by its name, ``<claim>/<attempt>``."""
+        """Returns a test by its name, ``<claim>/<attempt>``."""
         return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
 
 
-def evidence(paper: str | None = None) -> Evidence:
-    """Reads and judges everything there is, of one paper or of all."""
+def read_evidence(paper: str | None = None) -> Evidence:
+    """Reads and judges records and tests of one paper, or of all."""
     comparison = compare(paper)
-    met, sizes = read_parity(), read_sizes()
+    comparisons, sizes = read_parity(), read_sizes()
     files, tested, lines = {}, {}, {}
     for one in comparison.papers:
         files[one.key], tested[one.key] = outcomes(comparison, one)
-        lines[one.key] = rungs(comparison, one, met, sizes, tested[one.key])
+        lines[one.key] = rungs(comparison, one, comparisons, sizes, tested[one.key])
     return Evidence(comparison, files, tested, lines)
 
 
-def table(found: Evidence) -> dict[str, list[dict[str, Any]]]:
-    """The flat rows, by kind."""
+def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """Returns the flat rows by kind."""
     return {
-        "numbers": [row for entry in found.comparison.entries.values() for row in _numbers(entry)],
-        "tests": [_test(one) for tested in found.tested.values() for one in tested],
+        "numbers": [row for entry in evidence.comparison.entries.values() for row in _numbers(entry)],
+        "tests": [_test(one) for tested in evidence.tested.values() for one in tested],
         "untested": [
             {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
-            for key, file in found.files.items()
+            for key, file in evidence.files.items()
             for claim, reason in file.untested.items()
         ],
-        "rungs": [asdict(line) for line in found.rungs.values()],
+        "rungs": [asdict(line) for line in evidence.rungs.values()],
     }
 
 
-def as_json(found: Evidence) -> str:
-    """The content of ``results/evidence.json``: a row a line."""
+def as_json(evidence: Evidence) -> str:
+    """Returns the content of ``results/evidence.json``, one row a line."""
     kinds = [
         f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
-        for kind, rows in table(found).items()
+        for kind, rows in table(evidence).items()
     ]
     return "{\n" + ",\n".join(kinds) + "\n}\n"
 
@@ -105,7 +105,7 @@ def _numbers(entry: Entry) -> list[dict[str, Any]]:
         "updates": rules.updates if rules else None,
         "counted": entry.is_counted,
     }
-    cells = [*entry.ours, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
+    cells = [*entry.paper_cells, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
     if not cells:
         return [fixed | _cell(None) | {"verdict": entry.verdict, "why": entry.reason or ""}]
     return [fixed | _cell(cell) for cell in cells]
@@ -133,7 +133,7 @@ def _estimate(best: Estimate | None) -> dict[str, Any]:
 
 
 def rounded(value: float | None) -> float | None:
-    """Ten digits that matter: more differ between builds of the libraries that compute intervals."""
+    """Rounds to ten significant digits: more differ between builds of the libraries that compute intervals."""
     return None if value is None else float(f"{value:.10g}")
 
 

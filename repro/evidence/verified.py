@@ -37,7 +37,7 @@ class Verified:
 
 
 def keep(results: Path, one: Verified) -> None:
-    """Appends an outcome, and the header line to a new file; safe beside other processes that do the same.
+    """Appends an outcome, and the header line to a new file; other processes may do so at the same time.
 
     Raises:
         UserError, ReproError: the file cannot be written.
@@ -53,10 +53,10 @@ def keep(results: Path, one: Verified) -> None:
 
 
 def read_verified(*results: Path) -> list[Verified]:
-    """All outcomes of the results folders, each once, in order; none without a file.
+    """Reads all outcomes of the results folders, each once, in order; none without a file.
 
     Raises:
-        UserError: a line that is no outcome; names it.
+        UserError: a malformed line; names it.
     """
     paths = [path for folder in results if (path := _file(folder)).is_file()]
     return list(dict.fromkeys(one for path in paths for one in _read(path)))
@@ -68,13 +68,13 @@ def _file(results: Path) -> Path:
 
 def _read(path: Path) -> list[Verified]:
     header, *lines = path.read_text(encoding="utf-8", errors="replace").removesuffix("\n").split("\n")
-    found = []
+    outcomes = []
     for number, line in enumerate(lines, 2):
         cells = line.split("\t")
         if len(cells) != 6 or cells[3] not in OUTCOMES or cells[4] not in _SAME:
             raise UserError(f"{path}:{number}: {line!r} is not an outcome; restore the file from git")
         time, record, sha256, outcome, same, detail = cells
-        found.append(Verified(time, record, sha256, outcome, _SAME[same], detail))
+        outcomes.append(Verified(time, record, sha256, outcome, _SAME[same], detail))
     if header != _HEADER:
         raise UserError(f"{path}:1: {header!r} is not the header; restore the file from git")
-    return found
+    return outcomes

@@ -84,7 +84,7 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
 
 
 def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
-    """The task of a recipe alone, without its data; arguments and errors as :func:`build`."""
+    """The task of a recipe alone, without its data; see :func:`build` for arguments and errors."""
     sections: Config = {k: v for k, v in recipe.sections.items() if k in ("model", "trainer")}
     task: AnyTask = _instantiate(recipe, sections, meta)["model"]
     return task
@@ -108,16 +108,16 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
 
 
 def check_makers(task: AnyTask) -> None:
-    """Calls the makers that would run later, so that their errors come now."""
+    """Calls the makers that would run later, so that their errors are raised now."""
     task.trained_parameters()
     task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
 
 
 def check_together(task: AnyTask, data: DataModule) -> None:
-    """Checks that task and data fit each other, which constructors cannot see.
+    """Checks that task and data fit each other, which constructors cannot check.
 
     Raises:
-        ValueError: says what does not fit.
+        ValueError: they do not fit; says why.
     """
     if task.batch is not data.batch:
         raise ValueError(
@@ -148,11 +148,9 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
         shared.append(("n_classes", net.n_classes, data.n_classes, "classes"))
     if isinstance(net, Classifier):
         shared.append(("n_read x per_token", net.n_targets, data.n_targets, "targets of an example"))
-    for setting, ours, theirs, unit in shared:
-        if ours != theirs:
-            raise ValueError(
-                f"model.init_args.net.init_args.{setting} is {ours}, the data has {theirs} {unit}"
-            )
+    for setting, own, other, unit in shared:
+        if own != other:
+            raise ValueError(f"model.init_args.net.init_args.{setting} is {own}, the data has {other} {unit}")
     if isinstance(net, Classifier) and net.n_read > data.seq_len:
         raise ValueError(f"n_read {net.n_read} is more than the {data.seq_len} tokens of an example")
     longest = longest_window(net)
@@ -161,7 +159,7 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
 
 
 def explain(message: str) -> str:
-    """A complaint of the configuration parser about a recipe, in one line."""
+    """Returns an error of the configuration parser about a recipe in one line."""
     keys = [key for section in (Trainer, Checkpoints, StopRule) for key in signature(section).parameters]
     return one_line(message, (*HEADER, *SECTIONS, *keys), IMPORTABLE)
 
@@ -185,7 +183,7 @@ def _parser(sections: Config) -> ArgumentParser:
 
 
 def _parse(parser: ArgumentParser, sections: Config) -> Namespace:
-    """What is stated only: constructors fill in their defaults themselves, in less than half the time."""
+    """Parses the given keys only. Constructors fill in their defaults themselves, in less than half the time."""
     noise = io.StringIO()
     try:
         with contextlib.redirect_stderr(noise):

@@ -52,7 +52,7 @@ def require_compilable(task: nn.Module) -> None:
     stacks = [module for module in task.modules() if isinstance(module, ResidualStack)]
     if not stacks:
         raise ValueError("compile: this network has no stack of layers to compile; leave compile out")
-    for module in (found for stack in stacks for found in _deciding(stack)):
+    for module in (deciding for stack in stacks for deciding in _deciding(stack)):
         if type(module) not in (ResidualStack, *TRACED):
             name = type(module).__name__
             reason = EAGER.get(name, "it is not among the classes that were tried")

@@ -37,10 +37,10 @@ class ContextSettings:
 
     Args:
         start: the first context, in tokens.
-        step: by how much contexts grow.
-        longest: no context is longer; every place has so many tokens before it.
+        step: increase of the context.
+        longest: longest context, and the least number of tokens before every place.
         ratios: shares of hardest places, each with a length of its own.
-        places: how many tokens are scored, evenly spread over those that count.
+        places: number of tokens that are scored, evenly spread over those that count.
         split: ``train``, ``val`` or ``test``.
 
     Raises:
@@ -90,13 +90,13 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
     """Loads a finished run of a language model with its data; onto a GPU where there is one.
 
     Args:
-        word: as :func:`repro.experiment.trained.find_run`.
+        word: see :func:`repro.experiment.trained.find_run`.
         scale: of an experiment.
         seed: of an experiment.
 
     Raises:
-        UserError: no such run, one of another kind, a damaged model file, or data that are missing or not those it was
-            trained on.
+        UserError: no such run, a run of another kind, a damaged model file, or data that are missing or differ from
+            those of its training.
     """
     folder = find_run(word, scale, seed)
     path = folder / MODEL_FILE
@@ -138,7 +138,7 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
     """Evenly spread places of tokens that count and have ``context`` tokens before them, ``(count,)``, ascending.
 
     Raises:
-        UserError: there are fewer.
+        UserError: there are fewer such tokens.
     """
     tokens, scored = data.tokens(split), data.scored(split)
     counts = np.ones(len(tokens), dtype=np.bool_) if scored is None else scored
@@ -152,18 +152,18 @@ def spread_places(data: StreamData, split: str, count: int, context: int) -> Int
 
 
 def compare(
-    readers: Sequence[LoadedRun], settings: ContextSettings, say: Callable[[str], None] = lambda line: None
+    readers: Sequence[LoadedRun], settings: ContextSettings, report: Callable[[str], None] = lambda line: None
 ) -> list[dict[str, Any]]:
-    """RECL of every run of a group at every ratio.
+    """Computes the RECL of every run of a group at every ratio.
 
     Args:
         readers: the group, at least one run.
-        settings: what is measured.
-        say: called with a line for each new context.
+        settings: settings of the measurement.
+        report: called with a line for each new context.
 
     Returns:
         For each run ``run``, ``parameters``, ``recl`` by ratio, ``at_longest`` by ratio (true where the model still
-        gained when ``longest`` ended the search), and how it was measured.
+        gained when ``longest`` ended the search), and the settings.
 
     Raises:
         UserError: runs that cannot be compared, or too little text.
@@ -174,7 +174,7 @@ def compare(
 
     @cache
     def losses(context: int) -> Tensor:
-        say(f"context {context}: {len(readers)} models, {len(places)} places")
+        report(f"context {context}: {len(readers)} models, {len(places)} places")
         return torch.stack([losses_with_context(reader.net, tokens, places, context) for reader in readers])
 
     lengths = {
@@ -183,12 +183,12 @@ def compare(
         )
         for ratio in settings.ratios
     }
-    how = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
-    how |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
+    facts = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
+    facts |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
     results = []
     for i, reader in enumerate(readers):
         recl = {ratio: values[i] for ratio, values in lengths.items()}
         capped = {ratio: length + settings.step > settings.longest for ratio, length in recl.items()}
         size = sum(parameter.numel() for parameter in reader.net.parameters())
-        results.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **how})
+        results.append({"run": reader.name, "parameters": size, "recl": recl, "at_longest": capped, **facts})
     return results

@@ -1,4 +1,4 @@
-"""Facts about where a run ran: versions, hardware, memory. No host, user or path names."""
+"""Facts about the machine of a run: versions, hardware, memory. No host, user or path names."""
 
 import importlib.metadata
 import os
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
-    """The model name of the device that was used, which a GPU in the machine need not be, and how many took part.
+    """Returns the name of the device that was used, which need not be a GPU of the machine, and the number of devices.
 
     On a GPU the precision of float32 products belongs to it, with the variables of the environment that overrule it.
 
@@ -51,8 +51,8 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
     instructions = {"torch": torch.backends.cpu.get_cpu_capability()}
     for library, variable in INSTRUCTIONS.items():
         instructions.setdefault(library, os.environ.get(variable, "default"))
-    found = {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
-    return found | {"instructions": instructions}
+    facts = {"device": _cpu_name(), "count": devices, "nodes": nodes, "threads": torch.get_num_threads()}
+    return facts | {"instructions": instructions}
 
 
 def _cpu_name() -> str:

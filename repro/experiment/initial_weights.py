@@ -1,4 +1,4 @@
-"""The first weights of a run: pretrained ones, those of another run, or that run's whole state."""
+"""The initial weights of a run: pretrained, or of another run, or the whole state of another run."""
 
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
 
 
 def _model_of(folder: Path, before: Recipe, vocabulary: str | None) -> dict[str, Any]:
-    """The final weights of a finished run, which must be the one that is meant."""
+    """Loads the final weights of a finished run and checks that they belong to it."""
     path = folder / MODEL_FILE
     loaded = read(path)
     checkpoint.check_stamp(path, loaded, before.signature, vocabulary)

@@ -22,11 +22,11 @@ def count(recipe: Recipe) -> dict[str, Any]:
     net = task.module
     parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
     kinds: dict[str, int] = {}
-    seen: set[int] = set()
+    counted: set[int] = set()
     for module in net.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in seen:
-                seen.add(id(parameter))
+            if id(parameter) not in counted:
+                counted.add(id(parameter))
                 kind = _kind(module, name)
                 kinds[kind] = kinds.get(kind, 0) + parameter.numel()
     total = _size(net)
@@ -92,7 +92,7 @@ def _kind(module: nn.Module, name: str) -> str:
 
 
 def describe(counted: dict[str, Any]) -> str:
-    """The count for the terminal, to the digit, with what would explain a difference."""
+    """Describes the count for the terminal, with possible explanations of a difference."""
     lines = [f"{counted['experiment']} ({counted['scale']})", ""]
     for group in ("parts", "kinds"):
         lines += [f"  {name:<12} {size:>15,}" for name, size in counted[group].items()]

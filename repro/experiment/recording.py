@@ -32,7 +32,7 @@ def record(
         current: the run, tested.
         command: as typed.
         digest: SHA-256 of the model file.
-        published: what the paper prints, by the measurement's name.
+        published: published numbers by the measurement's name.
     """
     outputs = current.parts.task.outputs()
     result = assemble(current, command, digest, outputs)
@@ -49,7 +49,7 @@ def record(
 
 
 def assemble(current: Run, command: str, digest: str | None, outputs: str | None) -> RunRecord:
-    """Everything there is to know about a run that was just tested."""
+    """Assembles the facts of a run that was just tested."""
     recipe, task, trainer, curves = current.recipe, current.parts.task, current.trainer, current.curves
     wall = curves.wall_seconds
     devices, device = trainer.num_devices * trainer.num_nodes, trainer.strategy.root_device
@@ -149,7 +149,7 @@ def write_last_events(
 
 
 def pictures(task: AnyTask, outputs: str | None) -> Iterator[tuple[str, bytes]]:
-    """PNG files by name: what was drawn, and what a translation attended to."""
+    """Returns PNG files by name: drawn pictures, and the attention of a translation."""
     sheet = sheet_of(outputs)
     if sheet is not None:
         yield "drawn", sheet

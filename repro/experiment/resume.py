@@ -1,4 +1,4 @@
-"""Finds where an interrupted run resumes: at its newest valid checkpoint."""
+"""Finds the newest valid checkpoint, from which an interrupted run resumes."""
 
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,7 +15,7 @@ class Resume:
     Attributes:
         path: the checkpoint; None to begin anew.
         step: its step; 0 to begin anew.
-        damaged: files that cannot be used, and why.
+        damaged: unusable files, each with the reason.
         later: sound checkpoints that come after it and are made again.
     """
 

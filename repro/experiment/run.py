@@ -50,12 +50,12 @@ def run(
         recipe: resolved, overrides included.
         seed: of everything random.
         command: as typed, for the record.
-        request: through which the run is asked to stop; by default its own.
-        published: what the paper prints for the measurements, by their name; shown on W&B next to ours.
+        request: asks the run to stop; None makes one.
+        published: published numbers by the measurement's name; shown on W&B next to ours.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
-        Preempted: asked to stop, saved, and told on stderr.
+        Preempted: it was asked to stop, has saved, and has reported this on stderr.
         ReproError: it failed for another reason; the last checkpoint is intact.
     """
     folder = recipe.run_dir(seed)
@@ -104,7 +104,7 @@ def ready(current: Run) -> Resume:
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-    if current.early_stop.met:
+    if current.early_stop.is_met:
         end_at(current.trainer, resume.step)
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
         current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])
@@ -191,7 +191,7 @@ def finished_record(folder: Path) -> RunRecord | None:
 
 @contextlib.contextmanager
 def reported(current: Run) -> Iterator[None]:
-    """Notes in the events how a run ended that did not end well."""
+    """Notes in the events how an unsuccessful run ended."""
     try:
         yield
     except Preempted as stop:  # in the events already
@@ -208,7 +208,7 @@ def reported(current: Run) -> Iterator[None]:
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Holds a run's folder: two processes never write one run. Ranks of one job share their leader's claim."""
+    """Locks a run's folder, so that two processes never write one run. Ranks of a job share their leader's lock."""
     if int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or 0) > 0:
         yield
         return
@@ -231,18 +231,18 @@ def claimed(folder: Path) -> Iterator[None]:
 
 
 def _locked(file: IO[str]) -> bool:
-    """Takes a lock, where there are any; waits for it, in a Slurm job for minutes, and then says so."""
+    """Takes a lock where the system has locks. Waits for it, in a Slurm job for minutes, and reports the wait."""
     in_job = bool(os.environ.get("SLURM_JOB_ID"))
     patience_s = min(IN_JOB_S, stall_limit() / 2) if in_job else BRIEFLY_S  # other ranks wait for this one
-    end, said = time.monotonic() + patience_s, not in_job
+    end, is_reported = time.monotonic() + patience_s, not in_job
     while True:
         if lock(file):
             return True
         if time.monotonic() > end:
             return False
-        if not said:
+        if not is_reported:
             print(f"{file.name} is held by another process: waiting {patience_s:.0f} s", file=sys.stderr)
-            said = True
+            is_reported = True
         time.sleep(0.05)
 
 
@@ -252,7 +252,7 @@ os.register_at_fork(after_in_child=lambda: [file.close() for file in _CLAIMS])
 
 
 def _drop_if_empty(folder: Path) -> None:
-    """Removes a run's folder that holds nothing but its lock: a run that was refused leaves nothing."""
+    """Removes a run's folder that holds only its lock: a refused run leaves nothing."""
     if [path.name for path in folder.iterdir()] == [".lock"]:
         (folder / ".lock").unlink()
         for path in (folder, *folder.parents):

@@ -72,7 +72,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     Args:
         recipe: resolved.
         seed: of everything random.
-        request: through which the run is asked to stop.
+        request: asks the run to stop.
     """
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)

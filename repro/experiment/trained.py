@@ -34,7 +34,7 @@ class Trained:
     """A model and its tokeniser.
 
     Attributes:
-        folder: the run's.
+        folder: folder of the run.
         task: with the final weights, in evaluation mode.
         tokenizer: the one it was trained with.
         max_length: longest source it was trained on, in tokens with the end symbol.
@@ -58,9 +58,9 @@ class Trained:
 
     @property
     def settings(self) -> CallSettings:
-        """The memory of a language model that continues a text: as in its test, or as its rows in training.
+        """The memory settings for continuing a text: those of the test, or as long as the rows in training.
 
-        Mixers that keep everything go on doing so.
+        Mixers that keep every token are unchanged.
         """
         if not isinstance(self.task, LanguageModel) or not knows_memory(self.task.module):
             return AS_BUILT
@@ -163,7 +163,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
 
 
 def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
-    """The best translation of each source line by beam search, as the recipe searches in its test."""
+    """Translates each source line by beam search with the settings of the recipe's test."""
     return [text for _, text in best_translations(trained, lines, beam)]
 
 
@@ -181,9 +181,9 @@ def best_translations(
     if not 1 <= n_best <= search.beam:
         raise UserError(f"--n-best must be 1 to the beam, which is {search.beam}, not {n_best}; give --beam")
     source, lengths = trained.sources(lines)
-    found = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search._replace(n_best=n_best))
-    texts = [one_line(trained.tokenizer.decode(row)) for row in found.ids]
-    return list(zip(found.scores, texts, strict=True))
+    best = decode_batch(trained.task.net, source, lengths, trained.tokenizer, search._replace(n_best=n_best))
+    texts = [one_line(trained.tokenizer.decode(row)) for row in best.ids]
+    return list(zip(best.scores, texts, strict=True))
 
 
 def draw_attention(trained: Trained, line: str, translation: str) -> bytes:

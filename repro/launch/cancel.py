@@ -24,13 +24,13 @@ class Candidate:
 
     @property
     def line(self) -> str:
-        """For the user: ``12_0  <run>  (RUNNING)``."""
+        """A line for the user: ``12_0  <run>  (RUNNING)``."""
         name = self.entry.run or self.queued.name
         return f"{self.queued.job}  {name}  ({self.queued.state.lower()})"
 
 
 def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
-    """The tasks in the queue that the targets mean, from any submission.
+    """Returns the tasks in the queue that the targets name, from any submission.
 
     Args:
         targets: see :func:`repro.launch.status.run_index.select`.
@@ -79,6 +79,6 @@ def _note(tasks: Sequence[Candidate]) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     submissions = {t.entry.submission.name: t.entry.submission for t in tasks if t.entry.submission}
     for submission in submissions.values():
-        mine = [t.queued.job for t in tasks if t.entry.submission == submission]
-        noted = {**cancelled(submission), **dict.fromkeys(mine, now)}
+        jobs = [t.queued.job for t in tasks if t.entry.submission == submission]
+        noted = {**cancelled(submission), **dict.fromkeys(jobs, now)}
         write_atomic(submission.folder / CANCELLED_FILE, (json.dumps(noted, indent=1) + "\n").encode())

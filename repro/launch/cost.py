@@ -1,4 +1,4 @@
-"""The cost of a submission: the recipes' own estimates, and the most that the allocation allows."""
+"""The cost of a submission: the recipes' estimates, and the limit of the allocation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -37,22 +37,22 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
         UserError: the header is there but malformed.
     """
     config = load_recipe(experiment, scale).config
-    given = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
-    if not given:
+    stated = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
+    if not stated:
         return None
     try:
-        expected = Expectation(float(given["hours"]), int(given.get("devices", 0)), str(given["hardware"]))
+        expected = Expectation(float(stated["hours"]), int(stated.get("devices", 0)), str(stated["hardware"]))
     except (TypeError, KeyError, ValueError):
         expected = None
     if expected is None or expected.hours < 0 or expected.devices < 0:
         raise UserError(
-            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {given!r}"
+            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
         )
     return expected
 
 
 def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
-    """Lines for the summary of a submission: estimated GPU hours, and the most the allocation allows."""
+    """Returns lines for the summary of a submission: estimated GPU hours, and the limit of the allocation."""
     estimates = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
     known = [e for _, e in estimates if e is not None]
     unknown = sorted({spec.experiment for spec, e in estimates if e is None})
@@ -75,14 +75,14 @@ def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
 
 
 def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
-    """A line that says how long earlier attempts took to come to their first step, where there were any.
+    """Returns a line on the time that earlier attempts took to reach their first step, if there were any.
 
     Raises:
         UserError: none of them would have come to a step within the time limit.
     """
     folders = dict.fromkeys(spec.run_dir.parent for spec in specs)
-    told = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
-    seconds = sorted(s for s in told if isinstance(s, int))
+    startups = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
+    seconds = sorted(s for s in startups if isinstance(s, int))
     if not seconds:
         return []
     taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"

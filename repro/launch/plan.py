@@ -51,7 +51,7 @@ class Plan:
         profile: the cluster.
         places: folders of the jobs; the submission's name is that of its folder.
         jobs: in the order in which they must be submitted; empty where nothing is left to do.
-        wanted: every run that the targets mean, and those that must come first.
+        requested: every run that the targets mean, and those that must come first.
         added: those of them that no target names.
         queued: tasks in the queue, by run id.
         leaving: cancelled tasks that have not ended yet, by run id.
@@ -61,7 +61,7 @@ class Plan:
     profile: Profile
     places: Places
     jobs: tuple[PlannedJob, ...]
-    wanted: tuple[RunSpec, ...]
+    requested: tuple[RunSpec, ...]
     added: tuple[RunSpec, ...]
     queued: Mapping[str, str]
     leaving: Mapping[str, str]
@@ -73,17 +73,17 @@ class Plan:
 
     @property
     def waits(self) -> dict[str, list[str]]:
-        """What runs wait for, by run id: runs that must succeed, and cancelled tasks that are still saving."""
+        """The runs that must succeed before a run starts, and cancelled tasks that are still saving, by run id."""
         runs = {task: run for run, task in (*self.queued.items(), *self.leaving.items())}
         jobs = {job.name: job for job in self.jobs}
-        found = {}
+        waiting = {}
         for job in self.jobs:
             tasks = [f"{runs[task]} (task {task})" for task in job.waits_for]
             tasks += [f"the cancelled task {task} to save itself" for task in job.ends if task in runs]
             for index, spec in job.tasks.items():
                 before = [jobs[job.follows].tasks[index].run_id] if job.follows else []
-                found[spec.run_id] = before + tasks
-        return {run: before for run, before in found.items() if before}
+                waiting[spec.run_id] = before + tasks
+        return {run: before for run, before in waiting.items() if before}
 
     def script(self, job: PlannedJob, ids: Mapping[str, int] | None = None) -> str:
         """A job's script.
@@ -120,16 +120,16 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
         raise UserError(
             f"--seeds names {len(request.seeds.named)} seeds; a job array holds {LARGEST_ARRAY} runs: name fewer"
         )
-    wanted = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
-    todo = needed(wanted, queued)
+    requested = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
+    todo = needed(requested, queued)
     name = job_name(request.targets[0], request.scale)
     leaving = leaving or {}
     jobs = arrange(todo, queued, name, leaving)
     if jobs and request.tables:
-        waiting = [queued[spec.run_id] for spec in wanted if spec.run_id in queued]
+        waiting = [queued[spec.run_id] for spec in requested if spec.run_id in queued]
         jobs = (*jobs, tables_job(jobs, waiting, name))
     places = current_places(submission_name())
-    plan = Plan(request, profile, places, jobs, (*todo.added, *wanted), todo.added, queued, leaving)
+    plan = Plan(request, profile, places, jobs, (*todo.added, *requested), todo.added, queued, leaving)
     for job in jobs:
         check_syntax(plan.script(job))
     return plan
@@ -170,20 +170,20 @@ def job_name(target: str, scale: str) -> str:
 
 
 def summarise(plan: Plan) -> list[str]:
-    """Lines for the user: runs, GPU hours, what waits for what.
+    """Returns lines for the user: runs, GPU hours, dependencies.
 
     Raises:
         UserError: the time limit is too short for what is known of the runs.
     """
     request, runs = plan.request, plan.runs
-    queued = [spec for spec in plan.wanted if spec.run_id in plan.queued]
-    recorded = len(plan.wanted) - len(runs) - len(queued)
+    queued = [spec for spec in plan.requested if spec.run_id in plan.queued]
+    recorded = len(plan.requested) - len(runs) - len(queued)
     lines = [f"runs: {len(runs)} to submit, {recorded} already recorded, {len(queued)} already queued"]
     lines += [f"queued: {spec.run_id} is task {plan.queued[spec.run_id]}" for spec in queued]
     left_out = without_scale(request.targets, request.scale)
     if left_out:
         lines.append(f"left out, no scale {request.scale!r}: {', '.join(left_out)}")
-    lines += [*few_seeds(plan.wanted, request.seeds), *not_judged(runs)]
+    lines += [*few_seeds(plan.requested, request.seeds), *not_judged(runs)]
     if not runs:
         why = "every run has its record or is in the queue" if queued else "every run has its record"
         return [*lines, f"nothing to submit: {why}; --seeds names other seeds"]
@@ -199,6 +199,6 @@ def summarise(plan: Plan) -> list[str]:
 
 
 def listed(words: Sequence[str], most: int = 3) -> str:
-    """The first of some words, and how many more there are."""
+    """Returns the first of some words and the number of the others."""
     more = f" and {len(words) - most} more" if len(words) > most else ""
     return ", ".join(words[:most]) + more

@@ -46,7 +46,7 @@ def resolve_list(entries: Sequence[ListEntry]) -> tuple[list[RunSpec], list[str]
     notices: list[str] = []
     for entry in entries:
         seeds = SeedChoice.parse(str(entry.seeds))
-        found = resolve_targets(entry.targets, entry.scale, seeds, list(entry.set.items()), done)
-        specs += found
-        notices += few_seeds(found, seeds)
+        resolved = resolve_targets(entry.targets, entry.scale, seeds, list(entry.set.items()), done)
+        specs += resolved
+        notices += few_seeds(resolved, seeds)
     return specs, notices

@@ -2,8 +2,7 @@
 
 One process at a time (a lock on ``$REPRO_RUNS/slurm/.lock``) asks the queue, makes the plan, writes the
 submission's folder and its entry in the ledger, and only then calls ``sbatch``. Each job carries
-``repro:<submission>:<job>`` as its comment: where a process died before it could write an id down, the next one finds
-the job by that.
+``repro:<submission>:<job>`` as its comment, by which a later process finds a job whose id was not written.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ from repro.record import write_atomic
 
 COMMENT = re.compile(r"repro:(?P<submission>[^: ]+):(?P<job>[^: ]+)( .*)?")
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 def dry_run(request: Request) -> tuple[Plan, list[str]]:
@@ -54,12 +53,12 @@ def dry_run(request: Request) -> tuple[Plan, list[str]]:
     return plan, [*summarise(plan), *([unknown] if unknown else [])]
 
 
-def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
-    """Submits what is neither recorded nor queued, and releases what Slurm holds after a failed start.
+def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
+    """Submits runs that are neither recorded nor queued, and releases tasks that Slurm holds after a failed start.
 
     Args:
         request: what the user asks for.
-        say: called with each line of the summary.
+        report: called with each line of the summary.
 
     Returns:
         The plan, and its entry in the ledger; None where there was nothing to do.
@@ -82,10 +81,12 @@ def submit(request: Request, say: Say) -> tuple[Plan, Submission | None]:
                 write_submission(updated)
         plan = make_plan(request, *queued_runs(submissions, tasks))
         for line in summarise(plan):
-            say(line)
-        for job in sorted({plan.queued[spec.run_id] for spec in plan.wanted if spec.run_id in plan.queued}):
-            if tasks[job].held and queue.release(job):
-                say(f"released: task {job}, which Slurm had held since its start failed")
+            report(line)
+        for job in sorted(
+            {plan.queued[spec.run_id] for spec in plan.requested if spec.run_id in plan.queued}
+        ):
+            if tasks[job].is_held and queue.release(job):
+                report(f"released: task {job}, which Slurm had held since its start failed")
         if not plan.jobs:
             return plan, None
         return plan, carry_out(plan)

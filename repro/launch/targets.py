@@ -28,7 +28,7 @@ from repro.yamls import read_yaml
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run that a target means.
+    """A run that a target names.
 
     Attributes:
         experiment: ``<paper>/<recipe>[@point]``.
@@ -64,7 +64,7 @@ _ON_GPU = {"gpu": True, "cuda": True, "cpu": False}  # by trainer.accelerator
 
 
 def recorded() -> Recorded:
-    """What has a record that saves a run: not a withdrawn one."""
+    """Returns the runs that have a record which is not withdrawn."""
     left_out = withdrawn(*records_dirs())
     kept = [r for r in read_records(*records_dirs()).good if r.path not in left_out]
     return frozenset((r.experiment, r.scale, r.seed, r.config_hash, r.on_gpu) for r in kept)
@@ -77,7 +77,7 @@ def resolve_targets(
     overrides: Overrides | None = None,
     done: Recorded | None = None,
 ) -> list[RunSpec]:
-    """Every run that the targets mean, each once: experiments in the order named, seeds within.
+    """Returns every run that the targets name, once: experiments in their order, then seeds.
 
     Args:
         targets: see the module; none at all means every experiment.
@@ -107,7 +107,7 @@ def resolve_targets(
     done = frozenset(r for r in (recorded() if done is None else done) if on_gpu in (None, r[-1]))
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.of(recipe.seeds)]
+    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -133,7 +133,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:
-    """The experiments that the targets mean and that have no recipe at this scale."""
+    """Returns the experiments of the targets that have no recipe at this scale."""
     return [e for e in named_experiments(targets) if scale not in scales_of(e)]
 
 
@@ -150,11 +150,11 @@ def not_judged(specs: Sequence[RunSpec]) -> list[str]:
     for spec in specs:
         seeds.setdefault(spec.experiment, []).append(spec.seed)
     judged = {spec.experiment: spec.judged for spec in specs}
-    return [line for e, those in seeds.items() for line in unjudged(e, dict.fromkeys(those), judged[e])]
+    return [line for e, seeds_of in seeds.items() for line in unjudged(e, dict.fromkeys(seeds_of), judged[e])]
 
 
 def named_experiments(targets: Sequence[str]) -> list[str]:
-    """The experiments that the targets mean, each once; all of them where none is named."""
+    """Returns the experiments of the targets, each once; all without targets."""
     names = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
     return list(dict.fromkeys(names))
 

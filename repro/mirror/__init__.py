@@ -63,7 +63,7 @@ def environment() -> dict[str, str]:
 
 
 def note_of(folder: Path) -> dict[str, Any]:
-    """What a mirror noted of a run: ``url``, ``rows`` on the server, ``state`` that it
+    """Reads the note of a mirror about a run: ``url``, ``rows`` on the server, ``state`` that it
     shows, and the length of the events in ``bytes``."""
     try:
         note = json.loads((folder / NOTE_FILE).read_text(encoding="utf-8"))
@@ -74,5 +74,5 @@ def note_of(folder: Path) -> dict[str, Any]:
 
 def url(folder: Path) -> str | None:
     """The address of a run on W&B, where a mirror has noted it."""
-    found = note_of(folder).get("url")
-    return found if isinstance(found, str) else None
+    address = note_of(folder).get("url")
+    return address if isinstance(address, str) else None

@@ -18,14 +18,14 @@ TIMEOUT_S = 15  # of one question to W&B, its client's own retries included
 _NAME = re.compile(r"[^/\\#?%:\x00-\x1f\x7f]{1,128}")  # of entities and projects, as W&B has it
 
 
-def check_name(name: str, what: str) -> None:
+def check_name(name: str, kind: str) -> None:
     """Checks the name of an entity or a project.
 
     Raises:
         UserError: W&B has no such names.
     """
     if not _NAME.fullmatch(name):
-        raise UserError(f"{what} {name!r} is not a name of W&B; write it as in the project's address there")
+        raise UserError(f"{kind} {name!r} is not a name of W&B; write it as in the project's address there")
 
 
 def connect() -> "Api":
@@ -52,7 +52,7 @@ def connect() -> "Api":
 
 @contextlib.contextmanager
 def plainly(action: str) -> Iterator[None]:
-    """Turns any exception of W&B's client into a one-line error about ``action``."""
+    """Turns any exception of W&B's client into a one-line error that names ``action``."""
     try:
         yield
     except ReproError:
@@ -62,7 +62,7 @@ def plainly(action: str) -> Iterator[None]:
 
 
 def _message(error: Exception) -> str:
-    """Why no connection came about. The client words a server that does not answer as a busy service of its own."""
+    """Explains a failed connection. The client reports a server that does not answer as a busy service."""
     words = _first(error)
     if "did not respond in time" in words:
         return f"W&B does not answer within {TIMEOUT_S} s; see WANDB_BASE_URL and the network"

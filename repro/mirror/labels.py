@@ -20,7 +20,7 @@ def group(recipe: Recipe) -> str:
 
 
 def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
-    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and states; there are no others.
+    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and states.
 
     Args:
         recipe: resolved.

@@ -1,4 +1,4 @@
-"""The process that mirrors one run: follows its events until it ends, or sends what there is."""
+"""The process that mirrors one run: follows its events until it ends, or sends the present ones."""
 
 import argparse
 import contextlib
@@ -26,7 +26,7 @@ SHIELDED = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP, signal.SIGINT, signal
 
 
 def main() -> None:
-    """Follows a run as long as the process that started this one lives; with ``--once``, sends what there is."""
+    """Follows a run as long as the process that started this one lives; with ``--once``, sends the present events."""
     parser = argparse.ArgumentParser(prog="python -m repro.mirror", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--once", action="store_true")
@@ -52,13 +52,13 @@ def _end_after(parent: int) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, wait: bool) -> Iterator[bool]:
-    """Whether no other process mirrors the run, in a block."""
+    """Locks the mirroring of a run in a block; yields whether no other process mirrors it."""
     with (folder / ".mirror.lock").open("w") as file:
         yield lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def send(folder: Path, running: bool) -> int:
-    """Sends what the server does not have; returns an exit code."""
+    """Sends the events that the server lacks; returns an exit code."""
     try:
         _session(folder, None, once=True, running=running)
     except Exception as error:
@@ -101,10 +101,10 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
             if last or client.is_over(events):
                 break
             time.sleep(POLL_S)
-        found = status(folder)
-        alert = found.get("message") if found["state"] == "failed" and not once else None
-        client.finish(run, events, found["state"], alert)
-    _note(folder, rows=len(rows), bytes=size, state=None if running else found["state"])
+        state = status(folder)
+        alert = state.get("message") if state["state"] == "failed" and not once else None
+        client.finish(run, events, state["state"], alert)
+    _note(folder, rows=len(rows), bytes=size, state=None if running else state["state"])
 
 
 def _note(folder: Path, **values: object) -> None:

@@ -23,8 +23,8 @@ CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key fo
 
 def mode() -> Mode:
     """``disabled``, ``offline`` or ``online``: from WANDB_MODE, else online where there is a key."""
-    asked = os.environ.get("WANDB_MODE", "").lower()
-    return MODES.get(asked) or ("online" if has_key(host()) else "offline")
+    requested = os.environ.get("WANDB_MODE", "").lower()
+    return MODES.get(requested) or ("online" if has_key(host()) else "offline")
 
 
 def host() -> str:

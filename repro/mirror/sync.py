@@ -1,4 +1,4 @@
-"""Sends to W&B what the server does not have of runs: each by a mirror that ends when it has sent all there is."""
+"""Sends missing rows of runs to W&B, each run by a mirror that ends when it has sent all."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ class Synced:
     Attributes:
         run: its id.
         state: ``complete``, ``missing`` (not all is on the server), ``running`` or ``planned`` (nothing was
-            sent, as was asked).
+            sent on request).
         sent: rows that were sent now, or would be.
         held: rows of the run.
         why: what went wrong; empty where nothing did.
@@ -41,7 +41,7 @@ class Synced:
 
     @property
     def line(self) -> str:
-        """One line about it."""
+        """The outcome in a line."""
         summary = {
             "planned": f"would send {self.sent} of {self.held} rows",
             "running": f"skipped: {self.why}",
@@ -67,31 +67,31 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         run: the run's id, for the line.
         folder: of the run.
         dry: only report what would be sent.
-        running_too: also of a run that goes on.
+        running_too: also for running runs.
     """
-    note, found, path = note_of(folder), status(folder), folder / EVENTS_FILE
-    running = goes_on(found)
+    note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
+    running = goes_on(state)
     if running and not running_too:
         return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
-    if note.get("bytes") == path.stat().st_size and (running or note.get("state") == found["state"]):
+    if note.get("bytes") == path.stat().st_size and (running or note.get("state") == state["state"]):
         return Synced(run, "planned" if dry else "complete", 0, note["rows"])
-    held = len(rows_of(read(path)))
-    unsent = max(held - note.get("rows", 0), 0)
+    n_rows = len(rows_of(read(path)))
+    unsent = max(n_rows - note.get("rows", 0), 0)
     if dry:
-        return Synced(run, "planned", unsent, held)
+        return Synced(run, "planned", unsent, n_rows)
     code = _call(folder, PATIENCE_S + unsent / ROWS_PER_S, *["--running"] * running)
     if code == BUSY:
-        return Synced(run, "running", held=held, why="another process mirrors it")
+        return Synced(run, "running", held=n_rows, why="another process mirrors it")
     if code:
-        return Synced(run, "missing", 0, held, f"W&B did not take it; {folder / LOG_FILE} may say more")
-    return Synced(run, "complete", unsent, held)
+        return Synced(run, "missing", 0, n_rows, f"W&B did not take it; {folder / LOG_FILE} may say more")
+    return Synced(run, "complete", unsent, n_rows)
 
 
-def goes_on(found: Mapping[str, object]) -> bool:
-    """Whether a run seems to be under way by its status."""
-    if found.get("state") in ENDS:
+def goes_on(state: Mapping[str, object]) -> bool:
+    """Whether a run is active according to its status."""
+    if state.get("state") in ENDS:
         return False
-    age = datetime.now(UTC) - datetime.fromisoformat(str(found["updated"]))
+    age = datetime.now(UTC) - datetime.fromisoformat(str(state["updated"]))
     return age.total_seconds() < SILENT_S
 
 
@@ -115,15 +115,15 @@ def _call(folder: Path, limit_s: float, *options: str) -> int | None:
 def watch(
     find: Callable[[], Mapping[str, Path]],
     seconds: float,
-    show: Callable[[Synced], object],
+    report: Callable[[Synced], object],
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Sends again and again what runs have written since, until Ctrl-C.
+    """Repeats sending new rows of runs until Ctrl-C.
 
     Args:
-        find: the runs and their folders, asked for each time.
+        find: returns the runs and their folders, called in each round.
         seconds: between two rounds.
-        show: is given each outcome by which something was sent or failed.
+        report: is given each outcome by which something was sent or failed.
         pause: waits; replaced by tests.
     """
     with contextlib.suppress(KeyboardInterrupt):
@@ -131,5 +131,5 @@ def watch(
             for run, folder in find().items():
                 outcome = sync(run, folder, running_too=True)
                 if outcome.sent or outcome.state == "missing":
-                    show(outcome)
+                    report(outcome)
             pause(seconds)

@@ -23,7 +23,7 @@ class Body(nn.Module):
     Args:
         d_model: D.
         n_layers: layers.
-        blocks: what they are made of.
+        blocks: the parts of the layers.
         positions: maker of input positions from ``d_model``.
         norm: of the sums of vectors and positions; the identity for most.
         causal: whether a token sees only itself and the past.
@@ -61,15 +61,15 @@ class Body(nn.Module):
         Args:
             x: what goes in.
             lengths: valid tokens of each row, ``(B,)``.
-            last: only those of so many last tokens are wanted.
+            last: only outputs of this many last tokens are needed.
             settings: of this call.
 
         Returns:
             ``(B, T, d_out)``, or ``(B, last, d_out)``; ``d_out`` is D but where streams are set side by side.
         """
-        where = torch.arange(x.shape[1], device=x.device)
-        layout = Layout(causal=self.causal, lengths=lengths, positions=where, settings=settings)
-        x = self.dropout(self.norm(self.positions(x, where)))
+        positions = torch.arange(x.shape[1], device=x.device)
+        layout = Layout(causal=self.causal, lengths=lengths, positions=positions, settings=settings)
+        x = self.dropout(self.norm(self.positions(x, positions)))
         return self.stack(x, None, layout, last).y
 
 

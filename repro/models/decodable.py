@@ -1,6 +1,6 @@
 """Common parts of all decoding methods: the model's interface, the initial state, the result.
 
-Nothing here knows a mixer: a model continues sequences with ``decode(ids, state)``, its state is a tree of
+This code is independent of mixers: a model continues sequences with ``decode(ids, state)``, its state is a tree of
 tensors, and hypotheses are rows of that tree. Decoding starts from a state that holds everything but the last
 token, and that token:
 
@@ -81,7 +81,7 @@ def stepping(model: Decodable, steps: int) -> Iterator[None]:
 
 @contextmanager
 def evaluating(model: Decodable) -> Iterator[None]:
-    """Inference mode with dropout off; each module's own mode comes back afterwards."""
+    """Inference mode with dropout off; each module's own mode is restored afterwards."""
     training = [module for module in model.modules() if module.training]
     for module in training:
         module.training = False

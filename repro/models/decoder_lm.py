@@ -100,9 +100,9 @@ def place(
     """Gives token vectors ``(B, T, ·)`` their positions: ``(B, T, D)``, and the causal layout."""
     steps = torch.arange(x.shape[1], device=x.device)
     start = None if past is None else past["start"]
-    where = steps if start is None else start[:, None] + steps
-    layout = Layout(causal=True, start=start, lengths=lengths, positions=where, settings=settings)
-    return positions(x, where), layout
+    token_positions = steps if start is None else start[:, None] + steps
+    layout = Layout(causal=True, start=start, lengths=lengths, positions=token_positions, settings=settings)
+    return positions(x, token_positions), layout
 
 
 def advance_stream(past: State, layout: Layout, mixed_state: State) -> State:

@@ -80,7 +80,7 @@ def _checked(known: Tensor, n: int) -> Tensor:
 
 
 class _Anew:
-    """A model whose state is nothing but the values so far."""
+    """A model whose state is the values so far."""
 
     def __init__(self, net: LanguageModelProtocol) -> None:
         self.net = net
@@ -155,7 +155,7 @@ def timed_drawing(
         net: in any mode; dropout is off meanwhile.
         images: pictures side by side.
         n_values: of a picture, the first one given.
-        cached: with carried state; False reads everything anew for every value.
+        cached: with carried state; False reads all values again for every value.
         values: drawn values of each picture that are timed; None for all.
         clock: gives seconds; ``time.process_time`` counts computing only, where others use the machine.
 

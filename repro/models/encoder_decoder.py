@@ -71,9 +71,9 @@ class EncoderDecoder(nn.Module):
         self, source: Tensor, lengths: Tensor | None, settings: CallSettings = AS_BUILT
     ) -> MixerOutput:
         """Hidden states ``(B, S, D)`` of source ids ``(B, S)``, of which ``lengths (B,)`` are valid."""
-        where = torch.arange(source.shape[1], device=source.device)
-        x = applied(self.dropout, self.positions(self.vocabulary.embed(source), where))
-        layout = Layout(causal=False, lengths=lengths, positions=where, settings=settings)
+        positions = torch.arange(source.shape[1], device=source.device)
+        x = applied(self.dropout, self.positions(self.vocabulary.embed(source), positions))
+        layout = Layout(causal=False, lengths=lengths, positions=positions, settings=settings)
         return self.encoder(x, None, layout)
 
     def forward(

@@ -25,8 +25,8 @@ class Family:
 
     Attributes:
         body: our body with the same layers.
-        names: official names and ours; ``#`` is a layer's number, ``*`` weight and bias. Several with one of our names
-            are joined in their order.
+        names: official names and our names; ``#`` is a layer's number, ``*`` weight and bias. Several official names of
+            one of ours are joined in their order.
         layer: what official names of a layer begin with.
         prefix: of the whole model, which a file may leave out.
         ignored: patterns of tensors that a body has no use for.
@@ -46,12 +46,12 @@ class Family:
         return () if POSITIONS in self.names.values() else ("positions.",)
 
     def pairs(self, n_layers: int) -> list[tuple[str, str]]:
-        """Every official name with ours, for a model of ``n_layers`` layers."""
+        """Returns every official name with our name, for a model of ``n_layers`` layers."""
         return [
-            (_named(theirs, layer, kind), _named(ours, layer, kind))
-            for theirs, ours in self.names.items()
-            for layer in (range(n_layers) if "#" in theirs else (0,))
-            for kind in (("weight", "bias") if "*" in theirs else ("",))
+            (_named(official, layer, kind), _named(own, layer, kind))
+            for official, own in self.names.items()
+            for layer in (range(n_layers) if "#" in official else (0,))
+            for kind in (("weight", "bias") if "*" in official else ("",))
         ]
 
 
@@ -65,7 +65,7 @@ def _layers(norm: str, names: dict[str, str]) -> dict[str, str]:
         "qkv": "mix.body.qkv", "out": "mix.body.out", "mix norm": f"mix.{norm}",
         "inner": "feed_forward.body.inner", "outer": "feed_forward.body.outer", "ff norm": f"feed_forward.{norm}",
     }  # fmt: skip
-    return {f"{theirs}.*": f"stack.layers.#.{parts[ours]}.*" for theirs, ours in names.items()}
+    return {f"{official}.*": f"stack.layers.#.{parts[own]}.*" for official, own in names.items()}
 
 
 FAMILIES = {
@@ -118,26 +118,26 @@ def translate(family: str, tensors: Tensors, n_layers: int | None = None) -> dic
     Args:
         family: one of :data:`FAMILIES`.
         tensors: by official name, with or without the prefix of the whole model.
-        n_layers: the first so many are taken; None takes all.
+        n_layers: number of first layers that are taken; None takes all.
 
     Raises:
         ValueError: a tensor that is missing, unknown or there twice, parts that do not fit each other, or too few
             layers.
     """
     spec = FAMILIES[family]
-    theirs = _plain(spec, tensors)
-    n_stored = _count_layers(spec, theirs)
+    stored = _plain(spec, tensors)
+    n_stored = _count_layers(spec, stored)
     if n_stored < (n_layers or 1):
         raise ValueError(f"the weights have {n_stored} layers, the network has {n_layers or 1}")
     parts: dict[str, dict[str, Tensor]] = {}
-    for official, ours in spec.pairs(n_stored):
-        if official not in theirs:
+    for official, own in spec.pairs(n_stored):
+        if official not in stored:
             raise ValueError(f"{official} is missing in the weights")
-        tensor = theirs.pop(official)
-        flip = spec.transposed and ours.startswith("stack.layers.") and tensor.dim() == 2
-        parts.setdefault(ours, {})[official] = tensor.T if flip else tensor
-    if theirs:
-        name, surplus = next(iter(theirs.items()))
+        tensor = stored.pop(official)
+        flip = spec.transposed and own.startswith("stack.layers.") and tensor.dim() == 2
+        parts.setdefault(own, {})[official] = tensor.T if flip else tensor
+    if stored:
+        name, surplus = next(iter(stored.items()))
         raise ValueError(f"{name} {list(surplus.shape)} is not a known tensor of {family}")
     return {
         name: _join(name, pieces) for name, pieces in parts.items() if layer_of(name) < (n_layers or n_stored)
@@ -164,16 +164,16 @@ def _count_layers(family: Family, tensors: Tensors) -> int:
     return next(n for n, start in enumerate(starts) if not any(name.startswith(start) for name in tensors))
 
 
-def _join(ours: str, parts: dict[str, Tensor]) -> Tensor:
-    """One of our tensors from official ones: queries, keys and values in one; the first segment added to positions."""
+def _join(own_name: str, parts: dict[str, Tensor]) -> Tensor:
+    """Joins official tensors into one of ours: queries, keys and values; positions with the first segment."""
     (first, tensor), *others = parts.items()
     joined = [tensor]
     for name, other in others:
-        same = other.shape[1:] == tensor.shape[1:] if ours == POSITIONS else other.shape == tensor.shape
+        same = other.shape[1:] == tensor.shape[1:] if own_name == POSITIONS else other.shape == tensor.shape
         if not same or not other.dim():
             raise ValueError(f"{name} {list(other.shape)} does not fit {first} {list(tensor.shape)}")
         joined.append(other)
-    if ours == POSITIONS and others:
+    if own_name == POSITIONS and others:
         return tensor + joined[1][0]  # every token is of segment 0
     return torch.cat(joined) if others else tensor
 
@@ -235,7 +235,7 @@ def begin_with(
         net: the body of the family, whose vision transformers keep their own positions; or a language model of GPT-2.
         family: one of :data:`FAMILIES`.
         tensors: by official name.
-        n_heads: H of the weights, which no shape tells.
+        n_heads: H of the weights, which does not follow from shapes.
         redraw: a seed; the network then gets the :func:`statistics` of the weights only.
 
     Raises:
@@ -251,12 +251,12 @@ def begin_with(
     heads = short_term(mixers[0]).n_heads
     if heads != n_heads:
         raise ValueError(f"the weights are of {n_heads} heads, the network has n_heads {heads}")
-    ours = translate(family, tensors, len(mixers))
+    weights = translate(family, tensors, len(mixers))
     if not language_model:
-        ours.pop(TOKENS, None)
+        weights.pop(TOKENS, None)
     if redraw is not None:
-        ours = statistics(ours, redraw)
+        weights = statistics(weights, redraw)
     if language_model:
-        ours[TOKENS] = with_more_rows(ours[TOKENS], net.state_dict()[TOKENS])
-    ours = {placed(name, mixers): value for name, value in ours.items()}
-    fill(net, ours, (*spec.own, *memories(mixers)))
+        weights[TOKENS] = with_more_rows(weights[TOKENS], net.state_dict()[TOKENS])
+    weights = {placed(name, mixers): value for name, value in weights.items()}
+    fill(net, weights, (*spec.own, *memories(mixers)))

@@ -96,7 +96,7 @@ def beam_search(
 
 
 def length_penalty(lengths: Tensor, alpha: float, form: LengthForm) -> Tensor:
-    """What log P of sequences of ``lengths`` tokens is divided by; it never falls with the length.
+    """Returns the divisor of log P of sequences of ``lengths`` tokens; it never falls with the length.
 
     Args:
         lengths: at least 1, floating point, any shape.

@@ -64,8 +64,8 @@ class NearPairs(Connection):
         place = (
             torch.arange(steps, device=x.device)[:, None] + torch.arange(size, device=x.device) - self.reach
         )
-        beyond = ((place < 0) | (place >= steps)).repeat(rows, 1)[:, None]
-        weights = scores.masked_fill(beyond, -math.inf).softmax(-1)
+        outside = ((place < 0) | (place >= steps)).repeat(rows, 1)[:, None]
+        weights = scores.masked_fill(outside, -math.inf).softmax(-1)
         return torch.bmm(near, weights.transpose(1, 2)).view(rows, steps, width) * self.gain
 
 

@@ -6,7 +6,7 @@ from torch import nn
 
 
 class FusedLinear(nn.Linear):
-    """Linear maps of the same input whose matrices stand on top of each other in one weight.
+    """Linear maps of the same input with their matrices stacked in one weight.
 
     It computes what ``nn.Linear`` of the sum of the widths computes, and has its parameters. Its class and ``widths``
     record that each part is a matrix of its own, for what treats matrices one by one (:func:`parts_of`).

@@ -11,7 +11,8 @@ def host_ints(values: Tensor, typical: Callable[[], list[int]] | None = None) ->
     Forward and backward passes and losses of training otherwise never ask the device for a value: asking makes the
     host wait until all queued work is done. Only what torch cannot do without numbers on the host may call it: the
     sizes of groups of tokens (:mod:`repro.nn.vocabularies.clusters`), packed sequences
-    (:mod:`repro.nn.bidirectional`) and the lengths of CTC (:mod:`repro.nn.vocabularies.ctc`). Each place says why.
+    (:mod:`repro.nn.bidirectional`) and the lengths of CTC (:mod:`repro.nn.vocabularies.ctc`). A comment at each use
+    gives the reason.
 
     Args:
         values: integers, ``(N,)``, on any device.

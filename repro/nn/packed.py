@@ -46,8 +46,8 @@ def _available() -> bool:
 
 
 def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Product]]:
-    """The methods to stand in for, on the modules themselves."""
-    found: list[tuple[nn.Module, str, _Product]] = []
+    """The methods to replace, with their modules."""
+    products: list[tuple[nn.Module, str, _Product]] = []
     for module in modules:
         if (
             isinstance(module, nn.Linear)
@@ -55,14 +55,14 @@ def _products(modules: Iterable[nn.Module]) -> list[tuple[nn.Module, str, _Produ
             and _worth(module.weight)
             and "forward" not in vars(module)
         ):
-            found.append((module, "forward", _Packed(module.weight, module.bias)))
+            products.append((module, "forward", _Packed(module.weight, module.bias)))
         elif (
             isinstance(module, TokenEmbedding)
             and _worth(module.table.weight)
             and "scores" not in vars(module)
         ):
-            found.append((module, "scores", _Packed(module.table.weight, None)))
-    return found
+            products.append((module, "scores", _Packed(module.table.weight, None)))
+    return products
 
 
 def _worth(weight: Tensor) -> bool:

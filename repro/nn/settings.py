@@ -66,7 +66,7 @@ class Remembers:
 
     Attributes:
         memory: the settings it was built with.
-        rereads: whether it knows ``CallSettings.reread``.
+        rereads: whether it supports ``CallSettings.reread``.
     """
 
     memory: MemorySettings
@@ -95,8 +95,8 @@ def knows_memory(model: nn.Module) -> bool:
 
 def rereads(model: nn.Module) -> bool:
     """Whether every mixer that keeps earlier tokens as built can leave out those that are read again."""
-    found = (module for module in model.modules() if isinstance(module, Remembers))
-    return all(module.rereads for module in found if module.memory.mem_len > 0)
+    mixers = (module for module in model.modules() if isinstance(module, Remembers))
+    return all(module.rereads for module in mixers if module.memory.mem_len > 0)
 
 
 def knows_hashing(model: nn.Module) -> bool:

@@ -17,7 +17,7 @@ GRID, SCALE = "crossover/bytes", "small"
 FILE, PICTURE = "crossover.jsonl", "crossover.svg"
 TITLE = "Which mixer when"
 SEGMENTS, NEAR = "test/bpb", "test/bpb_near"
-SAYS = (
+INTRODUCTION = (
     "A study of this suite, of no paper: language models of the bytes of WikiText-2 that differ in their mixers alone. "
     "All have the same number of parameters within 2 %, the same tokens, updates, optimiser and schedule, and a "
     "context of 256 bytes; the continuous memory keeps all older bytes besides. Bits per byte are of the test text: "
@@ -48,11 +48,11 @@ class Crossover:
         """The contexts that were measured, shortest first."""
         return sorted({cell["context"] for cell in self.cells})
 
-    def measured(self, mixer: str, context: int, what: str, key: str) -> float | None:
-        """One number of ``crossover.jsonl``; None where it is not there."""
-        wanted = (mixer, context, what)
-        found = (c[key] for c in self.cells if (c["mixer"], c["context"], c["what"]) == wanted)
-        return next(found, None)
+    def measured(self, mixer: str, context: int, cost: str, key: str) -> float | None:
+        """Returns a number of ``crossover.jsonl``; None where it is missing."""
+        cell = (mixer, context, cost)
+        values = (c[key] for c in self.cells if (c["mixer"], c["context"], c["what"]) == cell)
+        return next(values, None)
 
     def bits(self, mixer: str, name: str) -> list[float]:
         """A score of each run of a mixer."""
@@ -61,7 +61,7 @@ class Crossover:
 
 
 def crossover(comparison: Comparison) -> Crossover | None:
-    """The study; None without records."""
+    """Reads the study; None without records."""
     chosen = {
         name.partition("@")[2]: selection.used
         for (name, scale), selection in comparison.selections.items()
@@ -71,18 +71,18 @@ def crossover(comparison: Comparison) -> Crossover | None:
 
 
 def _cells() -> list[dict[str, Any]]:
-    path = next((found for folder in results_dirs() if (found := folder / FILE).is_file()), None)
+    path = next((candidate for folder in results_dirs() if (candidate := folder / FILE).is_file()), None)
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path else []
 
 
 def document(study: Crossover) -> Document:
     """``crossover.md``: scores, speeds, memory, and the picture."""
-    found: Document = [Heading(1, TITLE), Paragraph(SAYS), scores(study)]
+    blocks: Document = [Heading(1, TITLE), Paragraph(INTRODUCTION), scores(study)]
     if study.cells:
-        found.append(Paragraph(MEASURED))
-        found.extend(costs(study))
-        found.extend((Bullets(machines(study)), Figure(PICTURE, TITLE)))
-    return found
+        blocks.append(Paragraph(MEASURED))
+        blocks.extend(costs(study))
+        blocks.extend((Bullets(machines(study)), Figure(PICTURE, TITLE)))
+    return blocks
 
 
 def scores(study: Crossover) -> Grid:
@@ -110,9 +110,9 @@ def costs(study: Crossover) -> list[Grid]:
     """A table of each cost: mixers by context."""
     mixers = list(dict.fromkeys(cell["mixer"] for cell in study.cells))
     grids = []
-    for title, (what, key) in COSTS.items():
+    for title, (cost, key) in COSTS.items():
         rows = tuple(
-            (mixer, *(_three(study.measured(mixer, c, what, key)) for c in study.contexts))
+            (mixer, *(_three(study.measured(mixer, c, cost, key)) for c in study.contexts))
             for mixer in mixers
         )
         header = (title, *(f"{context:,}" for context in study.contexts))
@@ -126,7 +126,7 @@ def _three(value: float | None) -> str:
 
 
 def machines(study: Crossover) -> tuple[str, ...]:
-    """Where and when speed and memory were measured; cells whose machine was not quiet."""
+    """States where and when speed and memory were measured, and which cells had a busy machine."""
     machines = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
     busy = sum(not cell["quiet"] for cell in study.cells)
     return (
@@ -139,16 +139,16 @@ def picture(study: Crossover) -> Plot:
     """Bits per byte against the speed of training, then each cost against the context."""
     mixers = list(study.runs)
     points = [
-        PlotLine(look, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
-        for look, mixer in enumerate(mixers)
+        PlotLine(index, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
+        for index, mixer in enumerate(mixers)
         if study.contexts and (speed := study.measured(mixer, study.contexts[0], "training", "tokens_per_s"))
     ]
     first = f"{study.contexts[0]:,}" if study.contexts else ""
     panels = [Panel(f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True)]
-    for title, (what, key) in COSTS.items():
+    for title, (cost, key) in COSTS.items():
         lines = [
-            PlotLine(look, [(c, study.measured(mixer, c, what, key)) for c in study.contexts])
-            for look, mixer in enumerate(mixers)
+            PlotLine(index, [(c, study.measured(mixer, c, cost, key)) for c in study.contexts])
+            for index, mixer in enumerate(mixers)
         ]
         panels.append(Panel("context, bytes", title, lines, settings=True))
     caption = "mixers by bits per byte, speed and memory"

@@ -18,7 +18,7 @@ from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.header import Goal, Header
 from repro.evidence.published import Paper
-from repro.evidence.table import Evidence, evidence
+from repro.evidence.table import Evidence, read_evidence
 from repro.recipe import SCALES
 from repro.record import write_atomic
 from repro.report.formats import markdown
@@ -47,27 +47,27 @@ DESCRIPTION = "Published values beside ours, made by `repro dashboard`; edits he
 
 @dataclass(frozen=True)
 class Board:
-    """A paper's evidence, and where its runs are on W&B."""
+    """A paper's evidence, and the place of its runs on W&B."""
 
-    found: Evidence
+    evidence: Evidence
     paper: Paper
     entity: str
     project: str
 
     @classmethod
-    def of(cls, key: str, entity: str, project: str) -> "Board":
+    def read(cls, key: str, entity: str, project: str) -> "Board":
         """Reads a paper's evidence.
 
         Raises:
             UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
         """
-        found = evidence(key)
-        (paper,) = found.comparison.papers
-        return cls(found, paper, entity, project)
+        evidence = read_evidence(key)
+        (paper,) = evidence.comparison.papers
+        return cls(evidence, paper, entity, project)
 
     @property
     def headers(self) -> list[Header]:
-        return list(self.found.comparison.headers.values())
+        return list(self.evidence.comparison.headers.values())
 
     def workspace(self) -> "ws.Workspace":
         """The workspace, not saved."""
@@ -78,9 +78,9 @@ class Board:
             "Training": _curves(TRAINING),
             "Validation": _curves(self.validated(self.headers)),
             "Speed and hardware": _curves(SPEED),
-            "Measured beside published": _bars(_beside(self.found.comparison, self.headers)),
+            "Measured beside published": _bars(_final_scores(self.evidence.comparison, self.headers)),
         }
-        by: list[Any] = [expr.Metric("Group"), expr.Config("recipe.title")]
+        group_by: list[Any] = [expr.Metric("Group"), expr.Config("recipe.title")]
         return ws.Workspace(
             entity=self.entity,
             project=self.project,
@@ -90,7 +90,7 @@ class Board:
             ],
             settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
             runset_settings=ws.RunsetSettings(
-                filters=[expr.Metric("Tags").isin([self.paper.key])], groupby=by
+                filters=[expr.Metric("Tags").isin([self.paper.key])], groupby=group_by
             ),
         )
 
@@ -104,7 +104,7 @@ class Board:
 
         url = self.paper.about.url
         web = re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
-        opening, *passages = _passages(paper_document(self.found, self.paper))
+        opening, *passages = _passages(paper_document(self.evidence, self.paper))
         blocks: list[Any] = [
             wr.TableOfContents(),
             wr.P([wr.Link(text="The paper", url=url)] if web else text.clean(url)),
@@ -139,7 +139,7 @@ class Board:
             scales = [scale for scale in SCALES if any(h.recipe.scale == scale for h in headers)]
             used = {
                 s
-                for (e, s), chosen in self.found.comparison.selections.items()
+                for (e, s), chosen in self.evidence.comparison.selections.items()
                 if grid_of(e) == recipe and chosen.used
             }
             for scale in sorted(scales, key=lambda scale: scale not in used):  # those with records first
@@ -161,7 +161,7 @@ class Board:
 
     def validated(self, headers: list[Header]) -> list[str]:
         """The validation curves of some recipes: those that their test scores name, and those that records hold."""
-        tests = self.found.files[self.paper.key].tests
+        tests = self.evidence.files[self.paper.key].tests
         measured = {goal.measured for header in headers for goal in header.goals}
         measured |= {test.measured_of(row) for test in tests for row in test.rows}
         last = {name.rpartition("/")[2] for name in measured}
@@ -171,7 +171,7 @@ class Board:
         experiments = {header.recipe.experiment for header in headers}
         logged = {
             name
-            for selection in self.found.comparison.selections.values()
+            for selection in self.evidence.comparison.selections.values()
             for record in selection.used
             if record.experiment in experiments
             for name in record.curves
@@ -198,7 +198,7 @@ class Saved:
 
 
 def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
-    """Saves a workspace and a report. Saved again, they keep their addresses, by which the library finds them.
+    """Saves a workspace and a report. Later calls keep their addresses, by which the library finds them.
 
     Args:
         board: with an entity.
@@ -271,7 +271,7 @@ def _write(addresses: Path, known: Mapping[str, Any]) -> None:
 
 
 def _passages(document: Document) -> list[tuple[str, str]]:
-    """Headings of a document with the Markdown below them; what is before the first one has no heading."""
+    """Splits a document into headings and the Markdown below each; the part before the first has no heading."""
     cut: list[tuple[str, Document]] = [("", [])]
     for block in document:
         if not isinstance(block, Heading):
@@ -281,8 +281,8 @@ def _passages(document: Document) -> list[tuple[str, str]]:
     return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
-def _beside(comparison: Comparison, headers: list[Header]) -> list[list[str]]:
-    """For each final score of a paper-scale run: it, and the published numbers in the summaries of the runs."""
+def _final_scores(comparison: Comparison, headers: list[Header]) -> list[list[str]]:
+    """Returns each final score of a paper-scale run with the published numbers in the summaries of the runs."""
     names: dict[str, dict[str, None]] = {}
     for header in headers:
         cells: dict[str, set[str]] = {}
@@ -346,7 +346,7 @@ def _title(headers: list[Header]) -> str:
 
 
 def _query(recipe: str, scale: str, headers: list[Header]) -> str:
-    """A part of the names of a recipe's runs: experiments of two recipes may share a table's cell."""
+    """Returns a part of the names of a recipe's runs, as recipes may share the cell of a table."""
     points = ["@" in header.recipe.experiment for header in headers]
     return f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
 

@@ -1,4 +1,4 @@
-"""Every generated file: computed in memory, then written or compared with what is there.
+"""Generated files: computed in memory, then written, or compared with the existing ones.
 
 git keeps the evidence, the tables, README's block and the figures that documents show (:data:`KEPT`). The page and all
 other figures are built; nothing checks them.
@@ -11,7 +11,7 @@ from repro import paths
 from repro.errors import UserError
 from repro.evidence.ledger import append_missing, check_records
 from repro.evidence.official import read_parity
-from repro.evidence.table import FILE, Evidence, as_json, evidence, table
+from repro.evidence.table import FILE, Evidence, as_json, read_evidence, table
 from repro.files import alone
 from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
@@ -38,41 +38,41 @@ _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png", ".html")
 Files = dict[Path, bytes]
 
 
-def tables(found: Evidence, results: Path) -> Files:
+def tables(evidence: Evidence, results: Path) -> Files:
     """The generated files that git keeps, less figures and README's block."""
-    folder, numbers = results / "tables", table(found)["numbers"]
-    files = {results / FILE: as_json(found)}
-    for name, document in documents(found).items():
+    folder, numbers = results / "tables", table(evidence)["numbers"]
+    files = {results / FILE: as_json(evidence)}
+    for name, document in documents(evidence).items():
         files[folder / f"{name}.md"] = markdown.render(document)
-        if name in found.files:
+        if name in evidence.files:
             files[folder / f"{name}.tex"] = latex.render(document)
             files[folder / f"{name}.csv"] = as_csv(row for row in numbers if row["paper"] == name)
     return {path: text.encode() for path, text in files.items()}
 
 
-def documents(found: Evidence, figures: Mapping[str, Plot] | None = None) -> dict[str, Document]:
-    """Every document by name. Without ``figures`` they have those only that git keeps."""
-    shown = list((figures or {}).values())
-    titles = {paper.key: paper.title for paper in found.papers}
+def documents(evidence: Evidence, figures: Mapping[str, Plot] | None = None) -> dict[str, Document]:
+    """Returns every document by name; without ``figures`` only with figures that git keeps."""
+    plots_shown = list((figures or {}).values())
+    titles = {paper.key: paper.title for paper in evidence.papers}
     own = {
-        paper.key: [plot for plot in shown if plot.name.startswith(f"{paper.key}--")]
-        for paper in found.papers
+        paper.key: [plot for plot in plots_shown if plot.name.startswith(f"{paper.key}--")]
+        for paper in evidence.papers
     }
-    named = {OVERVIEW: overview(found, shown), "tests": document_of_tests(found)}
-    named |= {paper.key: paper_document(found, paper, own[paper.key]) for paper in found.papers}
-    if met := read_parity():
-        named["parity"] = parity.document(met, titles.__getitem__)
-    if study := crossover(found.comparison):
+    named = {OVERVIEW: overview(evidence, plots_shown), "tests": document_of_tests(evidence)}
+    named |= {paper.key: paper_document(evidence, paper, own[paper.key]) for paper in evidence.papers}
+    if comparisons := read_parity():
+        named["parity"] = parity.document(comparisons, titles.__getitem__)
+    if study := crossover(evidence.comparison):
         named["crossover"] = crossover_document(study)
-    return {**named, "runs": runs_document(found)}
+    return {**named, "runs": runs_document(evidence)}
 
 
-def pages(found: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
+def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
     """The site: ``index.html``, and a page for each document and each test."""
-    named = documents(found, figures)
+    named = documents(evidence, figures)
     links = [("Overview", "../index.html"), *((name, f"{name}.html") for name in named if name != OVERVIEW)]
-    for one in (one for tested in found.tested.values() for one in tested):
-        named[name_of(one)] = one_test(found, one, list(figures.values()))
+    for one in (one for tested in evidence.tested.values() for one in tested):
+        named[name_of(one)] = one_test(evidence, one, list(figures.values()))
     made = {
         results / "pages" / f"{name}.html": html.render(document, WORDS, links).encode()
         for name, document in named.items()
@@ -83,30 +83,30 @@ def pages(found: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
     return {results / "index.html": index.encode(), **made}
 
 
-def figures_of(found: Evidence) -> dict[str, Plot]:
-    """Every figure by its name; nothing is drawn yet."""
-    study = crossover(found.comparison)
-    shown = [*plots.figures(found), *([picture(study)] if study and study.cells else [])]
-    return {plot.name: plot for plot in shown}
+def figures_of(evidence: Evidence) -> dict[str, Plot]:
+    """Returns the data of every figure by name."""
+    study = crossover(evidence.comparison)
+    every = [*plots.figures(evidence), *([picture(study)] if study and study.cells else [])]
+    return {plot.name: plot for plot in every}
 
 
 def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
-    """The files of figures. One that is there and shows the same data is kept."""
-    there = files_in([folder / "plots" for folder in results_dirs()], "*")
+    """Returns the files of figures; existing files with the same data are kept."""
+    present = files_in([folder / "plots" for folder in results_dirs()], "*")
     folder = results / "plots"
-    return {folder / name: content(plot, there.get(name, folder / name)) for name, plot in figures.items()}
+    return {folder / name: content(plot, present.get(name, folder / name)) for name, plot in figures.items()}
 
 
-def block(found: Evidence) -> str:
+def block(evidence: Evidence) -> str:
     """The generated block of the project's README, without its markers."""
-    return markdown.render(summary(found), "results/plots", "results/tables/", notice=False)
+    return markdown.render(summary(evidence), "results/plots", "results/tables/", notice=False)
 
 
 def write_tables(site: bool = False) -> list[Path]:
     """Writes every generated file that differs and removes generated files that nothing needs.
 
-    Before that, the ledger of the records gets the lines that it lacks. The README's block is written only where the
-    results are the checkout's own. Processes that end at the same time do this one after the other.
+    First, missing lines are appended to the ledger. The README's block is written only with the checkout's own
+    results. Processes do this one after the other.
 
     Args:
         site: whether the page and all figures are built, too.
@@ -122,11 +122,11 @@ def write_tables(site: bool = False) -> list[Path]:
 
 def _write_tables(results: Path, site: bool) -> list[Path]:
     ledger = append_missing(results / "runs")  # runs.md shows its reasons
-    found = evidence()
-    files, readme = tables(found, results), _readme(block(found))
+    evidence = read_evidence()
+    files, readme = tables(evidence, results), _readme(block(evidence))
     if site:
-        figures = figures_of(found)
-        files |= pages(found, results, figures) | drawn(figures, results)
+        figures = figures_of(evidence)
+        files |= pages(evidence, results, figures) | drawn(figures, results)
     changed = [ledger] if ledger else []
     for path, data in files.items():
         if not _same(path, data):
@@ -147,7 +147,7 @@ def write_pdfs(folder: Path) -> list[Path]:
     from repro.report.plots.drawing import pdf
 
     written = []
-    for name, plot in figures_of(evidence()).items():
+    for name, plot in figures_of(read_evidence()).items():
         if not isinstance(plot.content, list):
             path = (folder / name).with_suffix(".pdf")
             write_atomic(path, pdf(plot.content))
@@ -156,11 +156,11 @@ def write_pdfs(folder: Path) -> list[Path]:
 
 
 def check_tables() -> list[str]:
-    """Problems of the records and their ledger, and tables that differ from them; empty when all is in order."""
+    """Returns the problems of records and ledger, and the tables that differ; empty without problems."""
     results = results_dir()
-    found = evidence()
+    evidence = read_evidence()
     problems = check_records(results / "runs")
-    files, readme = tables(found, results), _readme(block(found))
+    files, readme = tables(evidence, results), _readme(block(evidence))
     for path, data in files.items():
         name = path.relative_to(results).as_posix()
         if not path.is_file():

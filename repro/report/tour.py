@@ -27,14 +27,14 @@ class TourStage:
     """The experiment of one paper.
 
     Attributes:
-        paper: its key.
-        says: what the experiment does and shows, in two sentences.
-        minutes: that all its runs take on 2 cores.
-        runs: experiments by the name that the picture shows.
+        paper: key of the paper.
+        says: two sentences on what the experiment does and shows.
+        minutes: time of all its runs on 2 cores.
+        runs: experiments by their name in the picture.
         number: the measurement that is shown for each run.
         curve: see :func:`repro.report.plots.rows.panel_of`.
-        sweep: likewise.
-        attention: in place of a curve or a sweep: a line that the first run translates.
+        sweep: see :func:`repro.report.plots.rows.panel_of`.
+        attention: a line that the first run translates, in place of a curve or a sweep.
         claim: the claim whose last test stands beside it; empty for the test of the paper's picture.
     """
 
@@ -61,7 +61,7 @@ class Tour:
     seed: int
     papers: tuple[TourStage, ...]
 
-    def of(self, paper: str | None) -> tuple[TourStage, ...]:
+    def stages(self, paper: str | None) -> tuple[TourStage, ...]:
         """The stage of one paper, or all of them.
 
         Raises:
@@ -75,13 +75,13 @@ class Tour:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A stage that was run, as the terminal and the page show it.
+class StageResult:
+    """The result of a stage, for the terminal and the page.
 
     Attributes:
         numbers: for each run its name, its number with name and unit, and its duration.
-        tested: the test beside it, or None where the paper has none.
-        picture: the file's name.
+        tested: the test of the same claim, or None where the paper has none.
+        picture: file name.
     """
 
     stage: TourStage
@@ -94,11 +94,11 @@ class Shown:
     def summary(self) -> str:
         """The numbers, and the outcome of the test over seeds, for a terminal."""
         lines = [f"{name}: {number}, {seconds}" for name, number, seconds in self.numbers]
-        lines += [self.beside] if self.beside else []
+        lines += [self.test_outcome] if self.test_outcome else []
         return "\n".join(textwrap.fill(text.clean(line), WIDTH, subsequent_indent="  ") for line in lines)
 
     @property
-    def beside(self) -> str:
+    def test_outcome(self) -> str:
         """The outcome of the test over seeds; empty where the paper has none."""
         if self.tested is None:
             return ""
@@ -120,24 +120,24 @@ def load_tour() -> Tour:
         raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
 
 
-def beside_stage(stage: TourStage, found: Evidence) -> Tested | None:
-    """The test whose outcome stands beside a stage; None where the paper has none.
+def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
+    """Returns the test whose outcome is shown with a stage; None where the paper has none.
 
     Raises:
         UserError: no such paper, or no test of that claim.
     """
-    if stage.paper not in found.files:
-        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, found.files)}")
+    if stage.paper not in evidence.files:
+        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, evidence.files)}")
     if not stage.claim:
-        return found.test(stage.paper, found.files[stage.paper].picture)
-    tested = {one.test.claim: one for one in found.tested[stage.paper]}  # the last attempt at each
+        return evidence.test(stage.paper, evidence.files[stage.paper].picture)
+    tested = {one.test.claim: one for one in evidence.tested[stage.paper]}  # the last attempt at each
     if stage.claim not in tested:
         raise UserError(f"{FILE}: {stage.paper} has no test of {stage.claim!r}{nearest(stage.claim, tested)}")
     return tested[stage.claim]
 
 
 def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
-    """For each run its name, its number with name and unit, and its duration.
+    """Returns for each run its name, its number with name and unit, and its duration.
 
     Raises:
         UserError: a run has no such measurement.
@@ -173,18 +173,18 @@ def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Pl
     return Plot(f"{stage.paper}.svg", HEADLINES, stage.says, Chart(title, [], [panel]))
 
 
-def tour_page(shown: list[Shown]) -> str:
+def tour_page(stages: list[StageResult]) -> str:
     """The page with every stage that was run."""
     document: Document = [
         Heading(1, "Tour"),
         Paragraph("One small experiment for each paper's idea, run here with one seed."),
     ]
-    for one in shown:
+    for one in stages:
         document += [
             Heading(2, short_title(one.paper)),
             Paragraph(one.stage.says),
             Figure(one.picture, one.stage.says),
             Grid(("Run", "Number", "Time"), one.numbers),
-            *([Bullets((one.beside,))] if one.beside else []),
+            *([Bullets((one.test_outcome,))] if one.test_outcome else []),
         ]
     return html.render(document, WORDS, plots=".")

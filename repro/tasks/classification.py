@@ -38,7 +38,7 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         optimizer: maker of the optimiser; it is given the parameters that are not frozen.
         schedule: maker of the schedule.
         sampled: a further evaluation of the test split, ``test/accuracy_sampled``.
-        train_limit: score the first so many examples of the training split as well, ``train/accuracy``.
+        train_limit: number of first training examples that are also scored, ``train/accuracy``.
 
     Raises:
         ValueError: a ``train_limit`` below 0.
@@ -117,7 +117,7 @@ class Classification(ExampleTask[ClassifyingNetwork]):
             metrics["accuracy_hidden"].update(100.0 * right.sum(), examples.hidden.sum())
 
     def summary(self, scored: Scored) -> dict[str, float]:
-        """Loss and accuracies, as far as there are such targets."""
+        """Loss, and the accuracies for which there are targets."""
         return {name: value for name, value in scored.values.items() if scored.counts[name]}
 
     # --- the record ---------------------------------------------------------------------------------------------

@@ -52,9 +52,8 @@ class DialogueDataProtocol(Data, Protocol):
 class DialogueModel(ExampleTask[TokenNetwork]):
     """Trains and scores a language model of conversations, each read in blocks with a memory; see :func:`read_blocks`.
 
-    A token goes in with its type, the mark that it stands behind. The losses of all blocks of a conversation make one
-    update. In the test, a reply to everything that was said so far is drawn wherever somebody spoke, and compared with
-    what was said.
+    Each token is embedded with its type, the last mark before it. The losses of all blocks of a conversation make one
+    update. In the test, a reply is drawn at every utterance, given all earlier ones, and compared with the utterance.
 
     Args:
         net: a :class:`~repro.models.DecoderLM` with a :class:`~repro.nn.TypedVocabulary`.
@@ -81,7 +80,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         super().__init__(net, optimizer, schedule)
         self.generation = generation
         self.remembers = has_memory(net)
-        self._said: dict[Place, tuple[str, str]] = {}  # of this rank, in the test split of public data
+        self._drawn: dict[Place, tuple[str, str]] = {}  # of this rank, in the test split of public data
         self._pairs: list[tuple[str, str]] = []  # of all ranks
 
     @property
@@ -125,7 +124,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         ids, data = examples.inputs, self.data
         rows, steps = ids.shape
         lengths = ids.new_full((rows,), steps) if examples.lengths is None else examples.lengths
-        cut = BlockPositions.of(lengths, steps, data.seq_len)
+        cut = BlockPositions.from_lengths(lengths, steps, data.seq_len)
         typed = torch.stack([ids, token_types(ids, data.doc_id)], -1)
         read = read_blocks(
             self.net, typed, cut, self.remembers, data.ends[0], CallSettings(first_draw=self.first_draw)
@@ -149,7 +148,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
 
     def on_test_epoch_start(self) -> None:
         super().on_test_epoch_start()
-        self._said = {}
+        self._drawn = {}
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """Loss and perplexity of utterances, and scores of replies where they are sampled."""
@@ -173,30 +172,30 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         """Updates the metrics with a batch; compares replies, where they are drawn."""
         super().score(batch, evaluation, metrics)
         if self.replied(evaluation):
-            for row, which in enumerate(batch.indices.tolist()):
-                for place, pair in enumerate(self._replies(batch.examples, row, which)):
+            for row, index in enumerate(batch.indices.tolist()):
+                for place, pair in enumerate(self._replies(batch.examples, row, index)):
                     for name in TEXTS:
                         metrics[name].update(*pair)
                     if self.data.public and evaluation.kind == "test":
-                        self._said[which, place] = pair
+                        self._drawn[index, place] = pair
 
-    def _replies(self, examples: Examples, row: int, which: int) -> list[tuple[str, str]]:
+    def _replies(self, examples: Examples, row: int, index: int) -> list[tuple[str, str]]:
         """The replies in one conversation, each with its reference."""
-        data, how = self.data, self.generation
-        assert how is not None
+        data, generation = self.data, self.generation
+        assert generation is not None
         steps = examples.inputs.shape[1] if examples.lengths is None else int(examples.lengths[row])
         whole = [*examples.inputs[row, :steps].tolist(), int(examples.targets[row, steps - 1])]
-        spoken = turns(whole, data.doc_id, how.history)
-        before, ids, seed = [turn.before for turn in spoken], Ids(*data.ends, data.doc_id), (data.seed, which)
-        drawn = replies(self.net, before, ids, data.seq_len, self.remembers, how, seed)
+        listed = turns(whole, data.doc_id, generation.history)
+        before, ids, seed = [turn.before for turn in listed], Ids(*data.ends, data.doc_id), (data.seed, index)
+        drawn = replies(self.net, before, ids, data.seq_len, self.remembers, generation, seed)
         return [
-            (data.words(tokens), data.words(turn.said)) for turn, tokens in zip(spoken, drawn, strict=True)
+            (data.words(tokens), data.words(turn.tokens)) for turn, tokens in zip(listed, drawn, strict=True)
         ]
 
     def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Gathers the replies of all ranks in their order."""
         if evaluation.kind == "test":
-            parts = gather_objects(self._said)
+            parts = gather_objects(self._drawn)
             merged = {place: pair for part in parts for place, pair in part.items()}
             self._pairs = [merged[place] for place in sorted(merged)]
 
@@ -207,14 +206,14 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         protocol = {**super().protocol(metric, scored), "window": self.data.seq_len}
         if metric not in TEXTS or self.generation is None:
             return protocol
-        how = self.generation
+        generation = self.generation
         drawn = {
-            "top_p": how.top_p,
-            "temperature": how.temperature,
-            "max_new": how.max_new,
-            "history": how.history,
+            "top_p": generation.top_p,
+            "temperature": generation.temperature,
+            "max_new": generation.max_new,
+            "history": generation.history,
         }
-        return protocol | drawn | ({"synonyms": how.synonyms} if metric == "meteor" else {})
+        return protocol | drawn | ({"synonyms": generation.synonyms} if metric == "meteor" else {})
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first replies of the test: column names and rows."""

@@ -19,12 +19,12 @@ class Scored(NamedTuple):
     """The result of an evaluation.
 
     Attributes:
-        evaluation: which.
+        evaluation: its settings.
         split: its name.
         values: every score by name.
-        counts: over how many items scores go, by name; ``examples``, the rows that were scored, and ``tokens``, the
+        counts: number of items of each score, by name; ``examples``, the rows that were scored, and ``tokens``, the
             targets of the loss.
-        seconds: that it took on this rank; 0 where that does not matter.
+        seconds: duration on this rank; 0 where it does not matter.
     """
 
     evaluation: Evaluation
@@ -41,7 +41,7 @@ class EvaluatedTask(Task[Net]):
     was scored once is checked against what the data expect.
 
     Attributes:
-        tested: what the last test came to, in the order of :meth:`tests`.
+        tested: results of the last test, in the order of :meth:`tests`.
     """
 
     UNITS: ClassVar[dict[str, str]] = {}
@@ -68,7 +68,7 @@ class EvaluatedTask(Task[Net]):
         return scored.values
 
     def reported(self, evaluation: Evaluation) -> bool:
-        """Whether an evaluation has measurements of its own, not only beside those of a test."""
+        """Whether an evaluation has measurements of its own, and not only as the validation score of a test."""
         return True
 
     def unit(self, metric: str) -> str:
@@ -80,7 +80,7 @@ class EvaluatedTask(Task[Net]):
         return {"examples": scored.counts["examples"]}
 
     def counted(self, metric: str, scored: Scored) -> int:
-        """Over how many items a metric goes."""
+        """Returns the number of items of a metric."""
         return scored.counts.get(metric, scored.counts["examples"])
 
     # --- validation and test ------------------------------------------------------------------------------------
@@ -113,21 +113,21 @@ class EvaluatedTask(Task[Net]):
         self._current = (-1, 0.0)
 
     @torch.no_grad()
-    def _add(self, batch: Batch, which: int) -> None:
+    def _add(self, batch: Batch, index: int) -> None:
         """Updates the metrics of an evaluation."""
-        if which != self._current[0]:
-            self._turn_to(which)
+        if index != self._current[0]:
+            self._turn_to(index)
         if len(batch.indices):  # none on a rank without work of its own
-            current = self._evaluations[which]
+            current = self._evaluations[index]
             self.score(batch, current.evaluation, current.metrics)
             current.examples.update(len(batch.indices))
 
-    def _turn_to(self, which: int) -> None:
+    def _turn_to(self, index: int) -> None:
         """Stops the clock of the evaluation under way, and starts that of another."""
         (before, since), now = self._current, self.now()
         if before >= 0:
             self._evaluations[before].seconds = now - since
-        self._current = (which, now)
+        self._current = (index, now)
 
     def _end(self) -> list[Scored]:
         """Computes all metrics, and checks that everything was scored once."""
@@ -146,7 +146,7 @@ class EvaluatedTask(Task[Net]):
         return results
 
     def _log(self, scored: Scored) -> None:
-        """Shows what an evaluation came to; not how fast, which a resumed run would not repeat."""
+        """Logs the scores of an evaluation, but no speeds, which a resumed run would not repeat."""
         summary = self.summary(scored._replace(seconds=0.0))
         self.log_dict({f"{scored.evaluation.kind}/{name}": value for name, value in summary.items()})
 
@@ -154,7 +154,7 @@ class EvaluatedTask(Task[Net]):
 
     def measurements(self) -> list[Measurement]:
         """Every metric of every evaluation; a test score includes the validation score of its setting."""
-        beside = {
+        validated = {
             scored.evaluation.name: self.summary(scored)
             for scored in self.tested
             if scored.evaluation.kind == "val"
@@ -163,7 +163,7 @@ class EvaluatedTask(Task[Net]):
         for scored in self.tested:
             if not self.reported(scored.evaluation):
                 continue
-            validation = beside.get(scored.evaluation.name, {}) if scored.evaluation.kind == "test" else {}
+            validation = validated.get(scored.evaluation.name, {}) if scored.evaluation.kind == "test" else {}
             for metric, value in self.summary(scored).items():
                 results.append(
                     Measurement(
@@ -189,7 +189,7 @@ class _UnderWay:
         return self
 
     def computed(self, split: str) -> Scored:
-        """Its scores, and how many items each is over; the metrics add up over ranks meanwhile."""
+        """Computes the scores over all ranks, and the number of items of each."""
         values: dict[str, float] = {}
         counts = {"examples": int(self.examples.compute())}
         for name, metric in self.metrics.items():

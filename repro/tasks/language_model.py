@@ -39,7 +39,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
     A network whose mixers have a memory is trained on streams: what it keeps of a batch goes to the next one, without
     gradient, until the data says that a stream or a document begins. Evaluation has memories of its own. A network
-    whose mixers have no memory is scored without: protocols then lose theirs, and ``notes`` says so.
+    whose mixers have no memory is scored without one: protocols are changed, and ``notes`` reports it.
 
     Args:
         net: a :class:`~repro.models.DecoderLM`.
@@ -50,7 +50,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         validation: how the validation split is scored during training; None: as ``protocol`` says.
         protocols: further ways to score the final model, by name: ``test/ppl_<name>``.
         memory_as_input: in training, memories are as long as the rows of the batch (L' = L in every stage), whatever
-            the network says.
+            the network's setting.
         accuracy: count targets that are the likeliest token, too; it needs the whole distribution of each.
 
     Source: Dai et al. 2019, sections 3 and 4; Press et al. 2021, section 2.
@@ -93,7 +93,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             self._require_fit(item)
 
     def _require_fit(self, protocol: Protocol) -> None:
-        """Refuses, before training, a protocol that the network could not follow behind it.
+        """Refuses, before training, a protocol that the network could not follow afterwards.
 
         Raises:
             ValueError: settings of the memory that its mixers do not know, or inputs longer than the positions it
@@ -111,7 +111,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         """Refuses a protocol whose memory is longer than the split that it reads, and a memory of what is read again.
 
         Raises:
-            UserError: there is one.
+            UserError: such a protocol or memory.
         """
         super().setup(stage)
         if self.data is not None and self.data.context and not rereads(self.module):

@@ -34,9 +34,9 @@ def end_at(trainer: Trainer, step: int) -> None:
 def owe_validation(fit_loop: dict[str, Any]) -> None:
     """Changes the saved state of Lightning's loops so that a resumed run begins with the validation that is due.
 
-    Left alone, Lightning takes a validation for done that was due when a checkpoint was written behind a batch, and
-    continues one that was half done without what it had gathered. The state becomes that of a run interrupted in the
-    first batch of its validation.
+    Otherwise, Lightning skips a validation that was due when a checkpoint was written after a batch, and continues a
+    half-finished one without its earlier sums. The state becomes that of a run interrupted in the first batch of its
+    validation.
     """
     training = fit_loop["epoch_loop.batch_progress"]
     for count in (training["total"], training["current"]):
@@ -49,5 +49,5 @@ def owe_validation(fit_loop: dict[str, Any]) -> None:
 
 
 def stand_in_trainer(module: LightningModule, **known: object) -> None:
-    """Gives a module something with a few attributes of a Trainer, for a training step without one."""
+    """Gives a module an object with a few attributes of a Trainer, for a training step without one."""
     module._trainer = SimpleNamespace(**known)  # type: ignore[assignment]

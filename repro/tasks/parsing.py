@@ -58,7 +58,7 @@ class Parsing(Translation):
         if metric in LIKELIHOODS:
             return self.forced(metric)
         return {
-            **self.search.stated,
+            **self.search.protocol,
             "scorer": "evalb's rules with COLLINS.prm",
             "parts_of_speech": "the right tree's, by position",
             "sentences": "of all lengths",

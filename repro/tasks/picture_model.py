@@ -147,8 +147,8 @@ class PictureModel(SequenceModel):
     def _draw(self) -> str:
         """Pictures as text; the first value of each is that of a test picture, or the 0 in front of all."""
         data, split = self.data, self.data.split("test")
-        which = np.arange(self.drawn, dtype=np.int64) % data.size(split)
-        first = data.reader(split)(which, None).inputs[:, 0]
+        indices = np.arange(self.drawn, dtype=np.int64) % data.size(split)
+        first = data.reader(split)(indices, None).inputs[:, 0]
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
         values = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
         pixels = values.to(torch.uint8).cpu().numpy().tobytes()

@@ -163,13 +163,13 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         if not evaluation.name:
             return protocol
         hashing = self.hashings[evaluation.name]
-        of = replace(evaluation, name="").called(metric)
+        name = replace(evaluation, name="").called(metric)
         return {
             **protocol,
             **hashing.describe(),
             "rounds": hashing.rounds or evaluation.name,
             "sweep": "rounds",
-            "of": of,
+            "of": name,
         }
 
 

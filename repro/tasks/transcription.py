@@ -54,7 +54,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         self.transcripts: list[
             tuple[list[int], list[int]]
         ] = []  # of the test split: hypotheses and references
-        self._heard: list[list[int]] = []  # of the batch just scored
+        self._decoded: list[list[int]] = []  # of the batch just scored
         self._gathered: dict[int, tuple[list[int], list[int]]] = {}
 
     @property
@@ -82,14 +82,14 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         hidden = self.net(examples.inputs, examples.lengths)
         nll = self.net.head.nll(hidden, examples.lengths, examples.targets).double().sum()
         metrics["likelihood"].update(nll, (examples.targets >= 0).sum())
-        self._heard = self.net.head.decode(hidden, examples.lengths)
-        metrics["per"].update(*map(spaced, (self._heard, references(examples.targets))))
+        self._decoded = self.net.head.decode(hidden, examples.lengths)
+        metrics["per"].update(*map(spaced, (self._decoded, references(examples.targets))))
 
     def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         """Updates the metrics with a batch; keeps what was heard in recordings of the test."""
         super().score(batch, evaluation, metrics)
         if evaluation.kind == "test":
-            pairs = zip(self._heard, references(batch.examples.targets), strict=True)
+            pairs = zip(self._decoded, references(batch.examples.targets), strict=True)
             self._gathered.update(zip(batch.indices.tolist(), pairs, strict=True))
 
     def on_test_epoch_start(self) -> None:
@@ -132,7 +132,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         """The hypothesis for each recording of the test split, one a line; None if the data are not public."""
         if not self.data.public:
             return None
-        return "".join(f"{self._spelt(heard)}\n" for heard, _ in self.transcripts)
+        return "".join(f"{self._spelt(phonemes)}\n" for phonemes, _ in self.transcripts)
 
     def _spelt(self, ids: list[int]) -> str:
         symbols = self.data.symbols

@@ -51,8 +51,8 @@ class Search(NamedTuple):
     n_best: int = 1
 
     @property
-    def stated(self) -> dict[str, Any]:
-        """What a record says: a setting with a default only where it differs, as older records lack it."""
+    def protocol(self) -> dict[str, Any]:
+        """The settings for a record; one with a default only where it differs, as older records lack it."""
         usual = self._field_defaults
         return {name: value for name, value in self._asdict().items() if value != usual.get(name)}
 
@@ -219,7 +219,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """The settings of the search, or of the measurement of a likelihood."""
         if metric in LIKELIHOODS:
             return self.forced(metric)
-        return {**self.search.stated, **self.signature(metric, scored.evaluation)}
+        return {**self.search.protocol, **self.signature(metric, scored.evaluation)}
 
     def signature(self, metric: str, evaluation: Evaluation) -> dict[str, str]:
         """The signature of a BLEU."""

@@ -90,10 +90,10 @@ class Curves(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         pending = self._pending["sums"]
-        mine = pending[trainer.global_rank :: trainer.world_size]  # one, unless the number of ranks changed
+        own = pending[trainer.global_rank :: trainer.world_size]  # one, unless the number of ranks changed
         self._sums = {
             name: torch.tensor(
-                sum(sums.get(name, 0.0) for sums in mine), dtype=torch.float64, device=pl_module.device
+                sum(sums.get(name, 0.0) for sums in own), dtype=torch.float64, device=pl_module.device
             )
             for name in sorted({name for sums in pending for name in sums})  # the same names on every rank
         }

@@ -150,7 +150,7 @@ def read(path: Path, mmap: bool = False) -> dict[str, Any]:
 def await_files(paths: Iterable[Path], seconds: float = 60.0) -> None:
     """Waits until files that another node wrote are seen here; network file systems remember what was missing.
 
-    What is still missing then is left to whoever reads it to say.
+    Files that are still missing then are reported by the reader.
     """
     end = time.monotonic() + seconds
     for path in paths:
@@ -178,7 +178,7 @@ class DurableIO(CheckpointIO):
 
     Attributes:
         failure: what went wrong in the last save, or None. It is not raised inside Lightning's save, which has a
-            barrier behind it where other ranks would wait for ever; who saves asks afterwards, on all ranks together.
+            barrier behind it where other ranks would wait for ever; the saver checks afterwards, on all ranks together.
     """
 
     def __init__(self) -> None:

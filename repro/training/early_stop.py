@@ -40,7 +40,7 @@ class StopRule:
             if value is not None and value < 1:
                 raise ValueError(f"stop.{name} must be at least 1, not {value}")
 
-    def met(self, values: Sequence[float]) -> bool:
+    def is_met(self, values: Sequence[float]) -> bool:
         """Whether training ends after these validations, oldest first."""
         if self.patience is not None:
             best = min(range(len(values)), key=values.__getitem__, default=0)  # the first of equal values
@@ -67,15 +67,15 @@ class EarlyStop(Callback):
         self.curves = curves
 
     @property
-    def met(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the latest validations meet the rule."""
         if self.rule is None:
             return False
-        return self.rule.met([value for _, value in self.curves.curves.get(self.rule.metric, [])])
+        return self.rule.is_met([value for _, value in self.curves.curves.get(self.rule.metric, [])])
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self.rule is None or trainer.state.fn != "fit":
             return
         validated(trainer, self.rule.metric, "stop.metric")
-        if self.met:
+        if self.is_met:
             end_at(trainer, trainer.global_step)

@@ -13,7 +13,7 @@ HEARTBEAT_S = 30.0
 
 
 class EventLogger(Logger):
-    """Writes each row that is logged as one event, whose kind is how its names begin; for rank 0.
+    """Writes each logged row as an event, whose kind is the prefix of its names; for rank 0.
 
     Args:
         events: the run's.
@@ -39,7 +39,7 @@ class EventLogger(Logger):
         self.events.append(kind, self.step(), row)
 
     def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
-        """Nothing: the run's first event and ``config.yaml`` hold the configuration."""
+        """Does nothing: the run's first event and ``config.yaml`` hold the configuration."""
 
 
 class Heartbeat(Callback):

@@ -63,8 +63,8 @@ def bad_loss(
     for loss, batch in zip(losses, batches, strict=True):
         if not loss.isfinite():
             with trainer.precision_plugin.train_step_context():
-                where = first_bad_module(task, batch)
-            return f"the loss is {float(loss)}, first in {where or 'the loss itself'}"
+                module = first_bad_module(task, batch)
+            return f"the loss is {float(loss)}, first in {module or 'the loss itself'}"
     return None
 
 
@@ -85,7 +85,7 @@ class _BadModule(Exception):
 def first_bad_module(task: LightningModule, batch: object) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
-    def look(name: str, module: nn.Module) -> RemovableHandle:
+    def check(name: str, module: nn.Module) -> RemovableHandle:
         def hook(_: nn.Module, inputs: object, output: object) -> None:
             if not all(t.isfinite().all() for t in floats(output)):
                 raise _BadModule(f"{name} ({type(module).__name__})")
@@ -95,7 +95,7 @@ def first_bad_module(task: LightningModule, batch: object) -> str | None:
     for name, parameter in task.named_parameters():
         if not parameter.isfinite().all():
             return f"parameter {name}"
-    hooks = [look(name, module) for name, module in task.named_modules() if name]
+    hooks = [check(name, module) for name, module in task.named_modules() if name]
     try:
         task.training_step(batch, 0)
     except _BadModule as stop:

@@ -19,7 +19,7 @@ def validation_due(trainer: Trainer) -> bool:
 
 
 def validated(trainer: Trainer, metric: str, setting: str) -> float:
-    """What the latest validation measured.
+    """Returns the scores of the latest validation.
 
     Args:
         trainer: behind a validation.

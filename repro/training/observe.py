@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 class Observer(Callback):
-    """Logs, at the points of the curves, how training goes; the record holds none of it.
+    """Logs the progress of training at the points of the curves; the record has none of it.
 
     ``train/grad_norm`` (of the whole update, before clipping) and ``train/param_norm`` (of what is trained, before the
     update); ``train/tokens_per_s_per_device``; ``train/model_flops_per_s`` over all devices, and ``train/mfu``, its
@@ -25,12 +25,12 @@ class Observer(Callback):
     was waited for; ``train/peak_memory_gib`` of the first rank.
 
     Model FLOPs are three times those of the forward pass of the first micro-batch of the run, by target token.
-    Only the first rank looks, and only where somebody logs; updates between two points do nothing but read the clock.
+    Only the first rank measures, and only with a logger; updates between two points only read the clock.
     No random number is drawn and no number of the training is touched. It stands behind callbacks that take time,
     and before those that end a run.
 
     Args:
-        curves: whose points they are.
+        curves: the curves that define the points.
         peak_bytes: the most memory in use at once so far.
 
     Attributes:
@@ -54,7 +54,7 @@ class Observer(Callback):
         return {"flops_per_token": self.flops_per_token}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """A resumed run does not count anew: while it counts, compiled layers run eagerly, with other rounding."""
+        """A resumed run continues the counts: while it counts, compiled layers run eagerly, with other rounding."""
         self.flops_per_token = state_dict["flops_per_token"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -127,7 +127,7 @@ class Observer(Callback):
 
 
 def looks(trainer: Trainer) -> bool:
-    """Whether anything is logged by this process."""
+    """Whether this process logs."""
     return trainer.is_global_zero and bool(trainer.loggers)
 
 

@@ -8,9 +8,9 @@ from repro.nn.packed import packed
 
 
 class PackedValidation(Callback):
-    """Lays large weights out anew for each validation of enough batches; see :func:`repro.nn.packed.packed`.
+    """Packs large weights again for each validation of enough batches; see :func:`repro.nn.packed.packed`.
 
-    Weights do not change meanwhile. A test is left alone, since the seconds it takes are recorded.
+    Weights do not change meanwhile. Tests are unchanged, since their durations are recorded.
     """
 
     def __init__(self) -> None:

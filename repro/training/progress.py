@@ -12,7 +12,7 @@ from repro.training.loops import at_update
 
 
 class HasLatest(Protocol):
-    """Knows the latest figures of training, by name."""
+    """Has the latest figures of training by name."""
 
     latest: dict[str, float]
 
@@ -21,7 +21,7 @@ class Progress(ProgressBar):
     """A bar over all updates of the run with loss, tokens/s and time left; plain lines without a terminal.
 
     Args:
-        curves: where loss and speed come from.
+        curves: source of loss and speed.
         plain_every_s: seconds between two plain lines.
     """
 

@@ -13,7 +13,7 @@ from repro.tasks.ranks import gather_objects, random_state, set_random_state
 class Randomness(Callback):
     """Gives each rank its own random numbers (dropout), and keeps their states in checkpoints.
 
-    Rank 0 goes on with the state that building the model left; other ranks are seeded from it and their rank. A run
+    Rank 0 continues with the state after the model was built; other ranks are seeded from it and their rank. A run
     that is resumed on another number of ranks cannot draw the same numbers, and is seeded anew from the saved state of
     rank 0, the rank and the step.
     """

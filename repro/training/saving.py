@@ -1,4 +1,4 @@
-"""What is kept of training: the last checkpoints, and the best."""
+"""Saving of checkpoints: the last ones and the best."""
 
 import math
 import operator
@@ -53,7 +53,7 @@ class Checkpoints:
         return step % self.every_steps == 0 or step == max_steps
 
     def averaged(self, max_steps: int) -> list[int]:
-        """The steps whose checkpoints make the final model."""
+        """The steps of the checkpoints of the final model."""
         before = range(self.every_steps, max_steps, self.every_steps)
         return [*before, max_steps][-self.average_last :]
 
@@ -94,7 +94,7 @@ class StepCheckpoints(Callback):
             self.best = best
 
     def best_in(self, checkpoint: dict[str, Any]) -> tuple[int, float] | None:
-        """Step and value of the best validation that a checkpoint knows."""
+        """Returns step and value of the best validation up to a checkpoint."""
         return checkpoint.get("callbacks", {}).get(self.state_key, {}).get("best")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -140,7 +140,7 @@ class StepCheckpoints(Callback):
             self._write(trainer, best_path(self.folder, trainer.global_step), whole=False)
 
     def save(self, trainer: Trainer) -> None:
-        """Writes a checkpoint now, unless this step has one, and prunes old ones behind it."""
+        """Writes a checkpoint now, unless this step has one, and removes old ones afterwards."""
         step = trainer.global_step
         if self._saved == step:
             return

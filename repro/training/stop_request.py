@@ -15,14 +15,14 @@ class StopRequest:
     torch replaces that of TERM, and :mod:`repro.data.core.loader` sees to it that the worker lives on.
 
     Attributes:
-        asked: whether this process was asked.
+        is_requested: whether this process was asked to stop.
         by_user: whether by Ctrl-C.
     """
 
     SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 
     def __init__(self) -> None:
-        self.asked = False
+        self.is_requested = False
         self.by_user = False
         self._pid = os.getpid()
         self._before: dict[signal.Signals, Any] = {}
@@ -38,7 +38,7 @@ class StopRequest:
         self._before = {}
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        self.asked = True
+        self.is_requested = True
         if number == signal.SIGINT and os.getpid() == self._pid:
             self.by_user = True
             signal.signal(number, self._before[signal.SIGINT])

@@ -83,17 +83,17 @@ class Stopping(Callback):
             self._leave(trainer, "in its test, after the last step")
 
     def _agreed(self, trainer: Trainer) -> bool:
-        return trainer.strategy.reduce_boolean_decision(self.request.asked, all=False)
+        return trainer.strategy.reduce_boolean_decision(self.request.is_requested, all=False)
 
     def _save_and_leave(self, trainer: Trainer) -> None:
         self.saver.save(trainer)
         self._leave(trainer, f"saved at step {trainer.global_step}")
 
-    def _leave(self, trainer: Trainer, where: str) -> None:
+    def _leave(self, trainer: Trainer, place: str) -> None:
         by_user = trainer.strategy.reduce_boolean_decision(self.request.by_user, all=False)
         if trainer.is_global_zero:
             state = "stopped" if by_user else "requeue"
             self.events.append("state", trainer.global_step, {"state": state})
         kind = Interrupted if by_user else Preempted
-        message = f"asked to stop; {where}, the same command resumes from there"
+        message = f"asked to stop; {place}, the same command resumes from there"
         raise kind(message if trainer.is_global_zero else "")  # one of all ranks says it

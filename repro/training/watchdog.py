@@ -88,7 +88,7 @@ class Watchdog(Callback):
             f"same command resumes ({LIMIT_VARIABLE} sets the limit)"
         )
         try:
-            last_words = threading.Thread(target=self._say, args=(message,), daemon=True)
+            last_words = threading.Thread(target=self._report, args=(message,), daemon=True)
             last_words.start()
             last_words.join(self.FAREWELL_S)
         finally:
@@ -98,7 +98,7 @@ class Watchdog(Callback):
                 os.kill(os.getppid(), signal.SIGKILL)
             os._exit(EXIT_FAILED)
 
-    def _say(self, message: str) -> None:
+    def _report(self, message: str) -> None:
         with contextlib.suppress(OSError):
             print(f"repro: {message}", file=sys.stderr, flush=True)
         with contextlib.suppress(Exception):

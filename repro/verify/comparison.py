@@ -55,7 +55,7 @@ def _is_compared(measurement: Measurement) -> bool:
 
 
 def _numbers(record: RunRecord) -> dict[str, Any]:
-    """What must be equal, by name: of a measurement with split and protocol."""
+    """Returns the numbers to compare by name; a measurement's name includes split and protocol."""
     facts = {key: getattr(record, key) for key in ("config_hash", "parameters", "steps", "tokens")}
     for one in filter(_is_compared, record.metrics):
         facts[f"{one.name} ({one.split}) {json.dumps(protocol_of(one), sort_keys=True)}"] = one.value

@@ -48,7 +48,7 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
     Args:
         record: one that :func:`refuse` lets pass.
         checkout: git checkout that holds the commit; nothing but a temporary worktree is added to it.
-        loud: whether the run's output goes to the terminal; else only the errors of a run that fails.
+        loud: whether to print the run's output; else only the errors of a failed run.
 
     Returns:
         What the run recorded, or why there is nothing, in one line without a path of this machine.
@@ -138,13 +138,13 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
 
     Args:
         record: its threads, vector instructions and number of GPUs are set.
-        tree: worktree of the record's commit; runs and results go beside it.
+        tree: worktree of the record's commit; runs and results are written next to it.
     """
-    hardware, ours = record.hardware, os.environ
+    hardware, variables = record.hardware, os.environ
     count = int(hardware.get("count", 1)) if record.on_gpu else 0
-    visible = ours.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
-    env = {key: value for key, value in ours.items() if not key.startswith("GIT_")} | {
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), ours.get("PYTHONPATH")])),
+    visible = variables.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(count)))
+    env = {key: value for key, value in variables.items() if not key.startswith("GIT_")} | {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(tree), variables.get("PYTHONPATH")])),
         "REPRO_CONFIGS": "",
         "REPRO_RUNS": str(tree.parent / "runs"),
         "REPRO_RESULTS": str(tree.parent / "results"),

@@ -1,4 +1,4 @@
-"""What a user can mistype: one clear line that names the value and the remedy, exit code 2."""
+"""Mistyped input gives one clear line that names the value and the remedy, exit code 2."""
 
 import sys
 

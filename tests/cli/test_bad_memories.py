@@ -82,7 +82,7 @@ def test_a_segment_is_refused(workshop: Workshop, name: str) -> None:
 
 
 def test_a_continuous_memory_that_is_never_used_is_said(workshop: Workshop) -> None:
-    said = call(*sorting(workshop, MIXER + "short_term.mem_len", "17"))
-    assert said.code == 0, said.err
-    assert "21 tokens" in said.err
-    assert "begins behind 20" in said.err
+    output = call(*sorting(workshop, MIXER + "short_term.mem_len", "17"))
+    assert output.code == 0, output.err
+    assert "21 tokens" in output.err
+    assert "begins behind 20" in output.err

@@ -1,4 +1,4 @@
-"""What can be wrong on disk: stores, checkpoints, vocabularies, full and read-only disks, two runs at once."""
+"""Problems on disk: stores, checkpoints, vocabularies, full and read-only disks, two runs at once."""
 
 import errno
 import json
@@ -38,8 +38,8 @@ def nothing_written(workshop: Workshop) -> bool:
 
 
 def test_a_missing_store_names_the_command_that_makes_it(workshop: Workshop) -> None:
-    said = call(*RUN, "--data.store", "multi30k")
-    said.refused("multi30k/bpe300", "`repro data prepare multi30k --vocab-size 300`")
+    output = call(*RUN, "--data.store", "multi30k")
+    output.refused("multi30k/bpe300", "`repro data prepare multi30k --vocab-size 300`")
     assert nothing_written(workshop)
 
 
@@ -57,8 +57,8 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize("file", ["train/data-00000-of-00001.arrow", "test/state.json", "tokenizer.json"])
 def test_verify_names_the_corrupt_file(own_store: Path, file: str, damage: Callable[[Path], None]) -> None:
     damage(own_store / file)
-    said = call("data", "verify", "numbers-en-de")
-    said.refused("numbers-en-de/bpe300-n300", file, "`repro data prepare numbers-en-de")
+    output = call("data", "verify", "numbers-en-de")
+    output.refused("numbers-en-de/bpe300-n300", file, "`repro data prepare numbers-en-de")
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
@@ -84,8 +84,8 @@ def test_a_vocabulary_of_another_size_than_the_network_is_refused_before_trainin
 
 
 def test_a_store_of_another_vocabulary_than_stated_is_refused(workshop: Workshop) -> None:
-    said = call(*RUN, "--data.vocab_size", "310", "--model.net.vocabulary.size", "310")
-    said.refused("300", "310")
+    output = call(*RUN, "--data.vocab_size", "310", "--model.net.vocabulary.size", "310")
+    output.refused("300", "310")
     assert nothing_written(workshop)
 
 
@@ -104,8 +104,8 @@ def test_a_checkpoint_of_another_signature_is_refused_and_the_keys_are_named(own
     digits = other.out.splitlines()[0].rsplit(" ", 1)[1]
     folder = own_run.folder.with_name(f"s1-{digits}")
     shutil.copytree(own_run.folder / "checkpoints", folder / "checkpoints")
-    said = call(*RUN, "--model.net.dropout", "0.3", "--data.batch_tokens", "500")
-    said.refused(
+    output = call(*RUN, "--model.net.dropout", "0.3", "--data.batch_tokens", "500")
+    output.refused(
         "data.init_args.batch_tokens: 400 → 500",
         "model.init_args.net.init_args.dropout: (not set) → 0.3",
     )  # fmt: skip
@@ -116,11 +116,11 @@ def test_a_truncated_checkpoint_is_set_aside_and_the_one_before_it_is_used(own_r
     unfinish(own_run)
     last = sorted((own_run.folder / "checkpoints").glob("*.ckpt"))[-1]
     last.write_bytes(last.read_bytes()[:1000])
-    said = call(*RUN)
-    assert said.code == 0
-    assert last.name in said.err
-    assert "1000" in said.err
-    assert "resuming from step 1" in said.out
+    output = call(*RUN)
+    assert output.code == 0
+    assert last.name in output.err
+    assert "1000" in output.err
+    assert "resuming from step 1" in output.out
     assert len(own_run.workshop.records()) == 1
 
 
@@ -204,9 +204,9 @@ def test_no_space_for_the_record_leaves_nothing_half_written_and_the_next_call_f
     assert workshop.records() == []
     assert not [path for path in workshop.results.rglob(".*") if path.is_file()]
     full = False
-    said = call(*RUN)
-    assert said.code == 0, said.err
-    assert "resuming from step 2" in said.out  # nothing is trained again
+    output = call(*RUN)
+    assert output.code == 0, output.err
+    assert "resuming from step 2" in output.out  # nothing is trained again
     (path,) = workshop.records()
     written = json.loads(path.read_text())
     assert written["tokens"] > 0, "what was trained before still counts"
@@ -275,6 +275,6 @@ def test_a_damaged_record_is_named(own_run: TrainedRun) -> None:
         (("list",), 1),
         (("reproduce", PAPER, "--scale", "cpu", "--dry-run"), 0),
     ):
-        said = call(*words)
-        assert (said.code, path.name in said.err) == (code, True), words
-        assert "Traceback" not in said.err
+        output = call(*words)
+        assert (output.code, path.name in output.err) == (code, True), words
+        assert "Traceback" not in output.err

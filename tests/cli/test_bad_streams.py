@@ -35,8 +35,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_is_refused_in_one_line(workshop: Workshop, name: str) -> None:
     words, parts = CASES[name]
-    said = call("run", workshop.stream(), "--scale", "cpu", *words)
-    said.refused(*parts)
+    output = call("run", workshop.stream(), "--scale", "cpu", *words)
+    output.refused(*parts)
     assert not workshop.records()
     assert not list(workshop.runs.rglob("*.ckpt"))
 
@@ -47,8 +47,8 @@ def test_a_model_of_symbols_cannot_read_text(workshop: Workshop) -> None:
 
 
 def test_a_network_without_a_memory_is_scored_without(workshop: Workshop) -> None:
-    said = call("run", workshop.stream(), "--scale", "cpu", "--model.net.blocks.mixers", FULL)
-    assert said.code == 0
-    assert "mem_len 6" in said.err
+    output = call("run", workshop.stream(), "--scale", "cpu", "--model.net.blocks.mixers", FULL)
+    assert output.code == 0
+    assert "mem_len 6" in output.err
     (record,) = workshop.records()
     assert '"mem_len"' not in json.dumps(json.loads(record.read_text())["metrics"])

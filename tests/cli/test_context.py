@@ -20,16 +20,16 @@ def two(workshop: Workshop) -> tuple[Path, Path]:
 
 
 def test_a_group_is_one_array(two: tuple[Path, Path]) -> None:
-    found = call("recl", ONE, str(two[1]), *SMALL, "--json").json()
-    assert [one["run"].split("/")[1] for one in found] == ["one", "two"]
-    assert all(list(one["recl"]) == ["0.1", "0.5", "1"] for one in found)
+    result = call("recl", ONE, str(two[1]), *SMALL, "--json").json()
+    assert [one["run"].split("/")[1] for one in result] == ["one", "two"]
+    assert all(list(one["recl"]) == ["0.1", "0.5", "1"] for one in result)
     other = call("recl", TWO, ONE, *SMALL, "--ratios", "1.0", "0.3", "1", "--json").json()
     assert list(other[0]["recl"]) == ["1", "0.3"]
-    assert [one["recl"]["1"] for one in other] == [one["recl"]["1"] for one in reversed(found)]
-    assert {one["split"] for one in found} == {"test"}
+    assert [one["recl"]["1"] for one in other] == [one["recl"]["1"] for one in reversed(result)]
+    assert {one["split"] for one in result} == {"test"}
     assert call("recl", ONE, *SMALL, "--split", "val", "--json").json()[0]["split"] == "val"
     by_scale = call("recl", ONE, "--scale", "paper", "--run-seed", "1", *SMALL, "--json").json()
-    assert by_scale[0]["run"] == found[0]["run"]
+    assert by_scale[0]["run"] == result[0]["run"]
     call("recl", ONE, "--run-seed", "2", *SMALL).refused("no run")
 
 
@@ -41,10 +41,10 @@ def test_the_table(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> N
         return torch.full((len(places),), 9.0) - 0.1 * min(context, reach)
 
     monkeypatch.setattr(module, "losses_with_context", losses)
-    said = call("recl", ONE, TWO, *SMALL, "--ratios", "0.5", "1")
-    assert said.code == 0, said.err
-    assert said.err == ""
-    lines = said.out.splitlines()
+    output = call("recl", ONE, TWO, *SMALL, "--ratios", "0.5", "1")
+    assert output.code == 0, output.err
+    assert output.err == ""
+    lines = output.out.splitlines()
     assert lines[0].split() == ["run", "parameters", "RECL", "r=0.5", "RECL", "r=1"]
     assert lines[2].split()[2:] == ["6", "6"]
     assert lines[3].split()[2:] == ["12+", "12+"]
@@ -73,9 +73,9 @@ def test_the_table(two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> N
     ids=lambda value: " ".join(value),
 )
 def test_bad_options_are_one_line(workshop: Workshop, words: tuple[str, ...], parts: tuple[str, ...]) -> None:
-    said = call("recl", ONE, *SMALL, *words)
-    said.refused(*parts)
-    assert said.out == ""
+    output = call("recl", ONE, *SMALL, *words)
+    output.refused(*parts)
+    assert output.out == ""
 
 
 def test_too_little_text_is_one_line(workshop: Workshop) -> None:
@@ -106,9 +106,9 @@ def test_runs_that_do_not_compare_are_one_line(
 ) -> None:
     finished("one")
     finished(name, text)
-    said = call("recl", ONE, f"{PAPER}/{name}", *SMALL)
-    said.refused(*parts)
-    assert said.out == ""
+    output = call("recl", ONE, f"{PAPER}/{name}", *SMALL)
+    output.refused(*parts)
+    assert output.out == ""
 
 
 def test_a_run_is_needed(workshop: Workshop) -> None:

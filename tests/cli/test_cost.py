@@ -63,8 +63,8 @@ def test_a_dry_run_counts_what_it_would_submit(
     words = ("submit", TINY, "--cluster", "site", "--scale", "cpu", "--dry-run", "--cost")
 
     def line(*more: str) -> str:
-        (found,) = [one for one in call(*words, *more).err.splitlines() if one.startswith("cost: ")]
-        return found
+        (result,) = [one for one in call(*words, *more).err.splitlines() if one.startswith("cost: ")]
+        return result
 
     (one,) = call("cost", TINY, "--scale", "cpu", "--json").json()
     assert "FLOP of training" in line("--seeds", "1")

@@ -29,11 +29,11 @@ def test_list_shows_licence_size_and_what_is_prepared(workshop: Workshop) -> Non
 
 def test_prepare_makes_a_store_and_keeps_it(empty: Workshop) -> None:
     words = ("data", "prepare", "numbers-en-de", "--vocab-size", "280", "--size", "200")
-    said = call(*words)
-    assert said.code == 0, said.err
+    output = call(*words)
+    assert output.code == 0, output.err
     folder = empty.root / "data" / "numbers-en-de" / "bpe280-n200"
-    assert said.out.strip() == str(folder)
-    assert "made numbers-en-de/bpe280-n200" in said.err
+    assert output.out.strip() == str(folder)
+    assert "made numbers-en-de/bpe280-n200" in output.err
     assert (folder / "manifest.json").exists()
     stamp = (folder / "manifest.json").stat().st_mtime_ns
     again = call(*words)
@@ -60,11 +60,11 @@ def test_text_is_prepared_at_a_level(empty: Workshop) -> None:
     for name in ("train", "val", "test"):
         (files / f"{name}.txt").write_text(f"{name} of a book\n" * 3)
     words = ("data", "prepare", "books", "--level", "words-min3", "--from", str(files))
-    said = call(*words)
-    assert said.code == 0, said.err
+    output = call(*words)
+    assert output.code == 0, output.err
     folder = empty.root / "data" / "books" / "words-min3"
-    assert said.out.strip() == str(folder)
-    assert "made books/words-min3: test 15 tokens (3 unknown), train 15 tokens, val 15 tokens" in said.err
+    assert output.out.strip() == str(folder)
+    assert "made books/words-min3: test 15 tokens (3 unknown), train 15 tokens, val 15 tokens" in output.err
     assert "kept books/words-min3" in call(*words).err
     assert call("data", "verify", "books").out == "words-min3\n"
     rows = {row["name"]: row for row in call("data", "list", "--json").json()}

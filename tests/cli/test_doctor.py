@@ -31,13 +31,13 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def versions(monkeypatch: pytest.MonkeyPatch, **found: str) -> None:
+def versions(monkeypatch: pytest.MonkeyPatch, **result: str) -> None:
     """Makes exactly these packages installed; ``_`` stands for ``-``."""
 
     def version(package: str) -> str:
-        if (name := package.replace("-", "_")) not in found:
+        if (name := package.replace("-", "_")) not in result:
             raise metadata.PackageNotFoundError(package)
-        return found[name]
+        return result[name]
 
     monkeypatch.setattr(metadata, "version", version)
 
@@ -52,7 +52,7 @@ def commands(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str, script:
 
 
 @pytest.mark.parametrize(
-    ("found", "status", "said"),
+    ("result", "status", "message"),
     [
         ({"lightning": "2.6.6", "pytorch_lightning": "2.6.6"}, OK, "2.6.6"),
         ({"lightning": "2.10.0"}, OK, "2.10.0"),
@@ -65,20 +65,22 @@ def commands(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str, script:
         ({}, FAIL, "not installed"),
     ],
 )
-def test_lightning(monkeypatch: pytest.MonkeyPatch, found: dict[str, str], status: str, said: str) -> None:
-    versions(monkeypatch, **found)
+def test_lightning(
+    monkeypatch: pytest.MonkeyPatch, result: dict[str, str], status: str, message: str
+) -> None:
+    versions(monkeypatch, **result)
     check = doctor.lightning_version()
     assert check.status == status
-    assert said in check.detail
+    assert message in check.detail
     assert bool(check.remedy) == (status != OK)
 
 
 @pytest.mark.parametrize(
-    ("found", "status"),
+    ("result", "status"),
     [({"torch": "2.13.0+cpu"}, OK), ({"torch": "2.11"}, OK), ({"torch": "2.9.1"}, FAIL), ({}, FAIL)],
 )
-def test_torch(monkeypatch: pytest.MonkeyPatch, found: dict[str, str], status: str) -> None:
-    versions(monkeypatch, **found)
+def test_torch(monkeypatch: pytest.MonkeyPatch, result: dict[str, str], status: str) -> None:
+    versions(monkeypatch, **result)
     assert doctor.torch_version().status == status
 
 
@@ -249,8 +251,8 @@ def test_a_check_that_raises_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(doctor, "gpus", burst)
     monkeypatch.setattr(doctor, "ranks", lambda: Check("ranks", OK, "not looked at here"))
-    found = {check.name: check for check in doctor.checks()}
-    assert found["gpus"].status == FAIL
-    assert found["gpus"].detail == "OSError: libcudart.so: not found"
-    assert {c.status for c in found.values()} <= {OK, WARN, FAIL}
-    assert len(found) == 13
+    result = {check.name: check for check in doctor.checks()}
+    assert result["gpus"].status == FAIL
+    assert result["gpus"].detail == "OSError: libcudart.so: not found"
+    assert {c.status for c in result.values()} <= {OK, WARN, FAIL}
+    assert len(result) == 13

@@ -97,20 +97,20 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(trained: TrainedRun
 )
 @pytest.mark.parametrize("verb", ["translate", "generate"])
 def test_bad_lines(trained: TrainedRun, verb: str, stdin: bytes, parts: tuple[str, ...], before: int) -> None:
-    said = call(verb, TINY, stdin=stdin)
-    said.refused(*parts)
-    assert said.out.count("\n") == before
+    output = call(verb, TINY, stdin=stdin)
+    output.refused(*parts)
+    assert output.out.count("\n") == before
 
 
 def test_a_line_that_is_too_long_costs_no_other_line(trained: TrainedRun) -> None:
-    said = call("translate", TINY, stdin=b"one\ntwo\n" + b"twenty-two " * 60 + b"\nthree\n")
-    said.refused("line 3", "longer than the 60")
-    assert said.out.count("\n") == 2
+    output = call("translate", TINY, stdin=b"one\ntwo\n" + b"twenty-two " * 60 + b"\nthree\n")
+    output.refused("line 3", "longer than the 60")
+    assert output.out.count("\n") == 2
 
 
 def test_no_input_is_no_output(trained: TrainedRun) -> None:
-    said = call("translate", TINY)
-    assert (said.code, said.out) == (0, "")
+    output = call("translate", TINY)
+    assert (output.code, output.out) == (0, "")
 
 
 def test_samples_are_reproducible_by_seed_and_differ_between_seeds(trained: TrainedRun) -> None:
@@ -146,13 +146,13 @@ def language_model(run: TrainedRun, name: str = "lm") -> Path:
 def test_a_language_model_continues_prompts_and_does_not_translate(own_run: TrainedRun) -> None:
     folder = language_model(own_run)
     words = ("generate", str(folder), "--max-new", "6", "--samples", "3")
-    said = call(*words, "--seed", "5", stdin=b"forty-two\nseven\n")
-    assert said.code == 0, said.err
-    lines = said.out.split("\n")
-    assert said.out == call(*words, "--seed", "5", stdin=b"forty-two\nseven\n").out
-    assert said.out != call(*words, "--seed", "6", stdin=b"forty-two\nseven\n").out
+    output = call(*words, "--seed", "5", stdin=b"forty-two\nseven\n")
+    assert output.code == 0, output.err
+    lines = output.out.split("\n")
+    assert output.out == call(*words, "--seed", "5", stdin=b"forty-two\nseven\n").out
+    assert output.out != call(*words, "--seed", "6", stdin=b"forty-two\nseven\n").out
     assert lines[0].startswith("forty-two")
-    assert said.out.count("forty-two") >= 3
+    assert output.out.count("forty-two") >= 3
     call("translate", str(folder), stdin=b"one\n").refused("language model", "repro generate")
 
 

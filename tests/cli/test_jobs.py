@@ -26,9 +26,9 @@ def full(workshop: Workshop, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_status_is_a_table(full: FakeSlurm) -> None:
-    said = call("status")
-    assert said.code == 0
-    assert [line.split()[:4] for line in said.out.splitlines()[4:]] == [
+    output = call("status")
+    assert output.code == 0
+    assert [line.split()[:4] for line in output.out.splitlines()[4:]] == [
         [FIRST, "training", "3/9", "0"],
         [SECOND, "queued", "(Priority)", "12_1"],
     ]
@@ -52,9 +52,9 @@ def test_status_as_one_array(full: FakeSlurm) -> None:
 
 def test_status_without_slurm_says_so_once(full: FakeSlurm) -> None:
     (full.folder / "squeue").unlink()
-    said = call("status", "--json")
-    assert [row["state"] for row in said.json()] == ["submitted", "training"][::-1]
-    assert said.err.count("squeue is not on PATH") == len(said.err.splitlines()) == 1
+    output = call("status", "--json")
+    assert [row["state"] for row in output.json()] == ["submitted", "training"][::-1]
+    assert output.err.count("squeue is not on PATH") == len(output.err.splitlines()) == 1
 
 
 def test_watching_ends_with_the_runs(full: FakeSlurm, workshop: Workshop) -> None:
@@ -62,9 +62,9 @@ def test_watching_ends_with_the_runs(full: FakeSlurm, workshop: Workshop) -> Non
     (workshop.runs / "slurm" / NAME / "cancelled.json").write_text(
         '{"12_0": "2030", "12_1": "2030-01-01T00:00:00Z"}'
     )
-    said = call("status", "--watch", "5")
-    assert said.code == 0
-    assert said.out.count("cancelled") == 2
+    output = call("status", "--watch", "5")
+    assert output.code == 0
+    assert output.out.count("cancelled") == 2
 
 
 @pytest.mark.parametrize(

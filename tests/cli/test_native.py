@@ -32,8 +32,8 @@ def config(workshop: Workshop) -> Path:
 @pytest.fixture
 def fitted(config: Path) -> Path:
     """The checkpoint of one real step."""
-    said = call("fit", "--config", str(config))
-    assert said.code == 0, said.err
+    output = call("fit", "--config", str(config))
+    assert output.code == 0, output.err
     (path,) = config.parent.joinpath("out").rglob("*.ckpt")
     return path
 
@@ -62,8 +62,8 @@ def test_what_config_prints_of_a_scale_gives_the_model_of_run(workshop: Workshop
     workshop.recipe(yaml.safe_dump({"hours": 1, "hardware": "CPU", "set": change}), scale="cpu")
     path = workshop.root / "cpu.yaml"
     path.write_text(call("config", TINY, "--scale", "cpu").out)
-    said = call("fit", "--config", str(path))
-    assert said.code == 0, said.err
+    output = call("fit", "--config", str(path))
+    assert output.code == 0, output.err
     (checkpoint,) = workshop.runs.rglob("*.ckpt")
     shapes = {name: weight.shape for name, weight in read(checkpoint)["state_dict"].items()}
     own = build_task(load_recipe(TINY, "cpu"), meta=True).state_dict()
@@ -75,10 +75,10 @@ def test_files_go_below_the_runs_folder_and_the_bar_counts_updates(config: Path,
     for key in ("logger", "enable_progress_bar", "default_root_dir"):
         del given["trainer"][key]
     config.write_text(yaml.safe_dump(given))
-    said = call("fit", "--config", str(config))
-    assert said.code == 0, said.err
-    assert "step 1/1" in said.err
-    assert "Epoch" not in said.out + said.err
+    output = call("fit", "--config", str(config))
+    assert output.code == 0, output.err
+    assert "step 1/1" in output.err
+    assert "Epoch" not in output.out + output.err
     assert (workshop.runs / "lightning_logs" / "version_0" / "config.yaml").is_file()
     assert not (workshop.root / "lightning_logs").exists()
 
@@ -91,23 +91,23 @@ def test_a_damaged_checkpoint_is_refused(config: Path, fitted: Path) -> None:
 
 
 def test_settings_on_the_command_line(config: Path) -> None:
-    said = call("fit", "--config", str(config), "--trainer.max_steps", "2", "--model.init_args.beam=2")
-    assert said.code == 0, said.err
+    output = call("fit", "--config", str(config), "--trainer.max_steps", "2", "--model.init_args.beam=2")
+    assert output.code == 0, output.err
     (path,) = config.parent.joinpath("out").rglob("*.ckpt")
     assert read(path)["global_step"] == 2
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
 def test_help(workshop: Workshop, verb: str) -> None:
-    said = call(verb, "--help")
-    assert said.code == 0
-    assert "--trainer.max_steps" in said.out
+    output = call(verb, "--help")
+    assert output.code == 0
+    assert "--trainer.max_steps" in output.out
 
 
 def test_predict_prints_every_translation_in_order(config: Path, fitted: Path) -> None:
-    said = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
-    assert said.code == 0, said.err
-    assert said.out.count("\n") == 15
+    output = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
+    assert output.code == 0, output.err
+    assert output.out.count("\n") == 15
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,8 @@ def sorter(workshop: Workshop) -> Path:
 
 def test_the_sheet_is_written_and_smaller_for_one_layer(sorter: Path, tmp_path: Path) -> None:
     whole, part = tmp_path / "whole.png", tmp_path / "part.png"
-    said = call("attention", NAME, "--out", str(whole))
-    assert (said.code, said.out) == (0, ""), said.err
+    output = call("attention", NAME, "--out", str(whole))
+    assert (output.code, output.out) == (0, ""), output.err
     assert call("attention", str(sorter), "--layers", "2", "--out", str(part)).code == 0
     height, less = (int.from_bytes(path.read_bytes()[20:24], "big") for path in (whole, part))
     assert whole.read_bytes().startswith(b"\x89PNG")
@@ -38,14 +38,14 @@ def test_the_sheet_is_written_and_smaller_for_one_layer(sorter: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [(("--layers", "3"), "layer 3"), (("--heads", "0"), "head 0"), (("--layers", "x"), "'x'")],
 )
 def test_what_is_not_there_is_refused(
-    sorter: Path, tmp_path: Path, words: tuple[str, ...], said: str
+    sorter: Path, tmp_path: Path, words: tuple[str, ...], message: str
 ) -> None:
     out = tmp_path / "x.png"
-    call("attention", NAME, "--out", str(out), *words).refused(said)
+    call("attention", NAME, "--out", str(out), *words).refused(message)
     assert not out.exists()
 
 

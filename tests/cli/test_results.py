@@ -22,11 +22,11 @@ CONTRACT = {"paper", "table", "row", "experiment", "scales", "metric", "publishe
 
 def published_rows() -> set[tuple[str, str, str]]:
     """(paper, table, row) of every published file."""
-    found = set()
+    result = set()
     for path in (PROJECT / "results" / "published").glob("*.yaml"):
         for table in yaml.safe_load(path.read_text())["tables"]:
-            found |= {(path.stem, table["id"], row["id"]) for row in table["rows"]}
-    return found
+            result |= {(path.stem, table["id"], row["id"]) for row in table["rows"]}
+    return result
 
 
 def test_list_json_has_the_contracts_keys_and_every_published_row(workshop: Workshop) -> None:
@@ -40,14 +40,14 @@ def test_list_names_the_recipe_of_a_row(workshop: Workshop, monkeypatch: pytest.
     monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
     rows = call("list", PAPER, "--json").json()
     assert {row["paper"] for row in rows} == {PAPER}
-    found = [row for row in rows if row["experiment"] == f"{PAPER}/base" and row["class"] == "trained"]
-    assert [(row["table"], row["row"], row["metric"]) for row in found] == [
+    result = [row for row in rows if row["experiment"] == f"{PAPER}/base" and row["class"] == "trained"]
+    assert [(row["table"], row["row"], row["metric"]) for row in result] == [
         ("table2", "transformer-base", "bleu_en_de")
     ]
-    assert found[0]["scales"] == ["paper", "gpu", "small", "cpu"]
-    assert found[0]["published"] == 27.3
-    assert found[0]["measured"] is None
-    assert found[0]["verdict"] == "not run"
+    assert result[0]["scales"] == ["paper", "gpu", "small", "cpu"]
+    assert result[0]["published"] == 27.3
+    assert result[0]["measured"] is None
+    assert result[0]["verdict"] == "not run"
 
 
 def test_list_shows_published_value_and_verdict(workshop: Workshop) -> None:
@@ -69,17 +69,17 @@ def test_a_terminal_without_the_characters_shows_others(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for words in (("list", PAPER), ("list", PAPER, "--json")):
-        said = call(*words).out
+        output = call(*words).out
         terminal = io.TextIOWrapper(io.BytesIO(), "ascii")
         monkeypatch.setattr(sys, "stdout", terminal)
         with pytest.raises(SystemExit) as stop:
             main(list(words))
         assert stop.value.code == 0
         terminal.seek(0)
-        shown = terminal.read()
-        assert shown == said.encode("ascii", "replace").decode()
-        assert "--json" not in words or json.loads(shown) == json.loads(said), "nothing is lost"
-        assert "--json" in words or "?" in shown
+        displayed = terminal.read()
+        assert displayed == output.encode("ascii", "replace").decode()
+        assert "--json" not in words or json.loads(displayed) == json.loads(output), "nothing is lost"
+        assert "--json" in words or "?" in displayed
 
 
 def test_tables_hold_a_run_when_they_are_made_and_check_sees_a_change(own_run: TrainedRun) -> None:
@@ -90,14 +90,14 @@ def test_tables_hold_a_run_when_they_are_made_and_check_sees_a_change(own_run: T
     changed = sorted((own_run.workshop.results / "tables").rglob("*.md"))[0]
     before = changed.read_bytes()
     changed.write_bytes(before + b"edited\n")
-    said = call("tables", "--check")
-    assert said.code == 1
-    assert changed.name in said.err
+    output = call("tables", "--check")
+    assert output.code == 1
+    assert changed.name in output.err
     assert changed.read_bytes() == before + b"edited\n", "--check writes nothing"
-    said = call("tables")
-    assert said.code == 0
+    output = call("tables")
+    assert output.code == 0
     results = own_run.workshop.results
-    table, page, site = said.out.splitlines()
+    table, page, site = output.out.splitlines()
     assert (table, page) == (str(changed), str(results / "index.html"))
     assert site.endswith(f"files of {results / 'pages'} and {results / 'plots'}")
     assert changed.read_bytes() == before
@@ -107,9 +107,9 @@ def test_tables_hold_a_run_when_they_are_made_and_check_sees_a_change(own_run: T
 def test_a_run_that_was_started_and_has_no_record_is_noted(own_run: TrainedRun) -> None:
     write_tables()
     start(own_run.workshop.results / "runs", "toy/big/cpu/s1-0123", "0" * 64, None)
-    said = call("tables", "--check")
-    assert said.code == 0, said.err
-    assert said.out.splitlines() == [
+    output = call("tables", "--check")
+    assert output.code == 0, output.err
+    assert output.out.splitlines() == [
         "note: toy/big/cpu/s1-0123 was started and has no record",
         "results are up to date",
     ]
@@ -145,12 +145,12 @@ def test_list_is_as_wide_as_the_terminal(workshop: Workshop, monkeypatch: pytest
 
 
 def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:
-    said = call("tables", "--pdf", str(tmp_path / "figures"))
+    output = call("tables", "--pdf", str(tmp_path / "figures"))
     made = sorted((tmp_path / "figures").iterdir())
-    assert said.code == 0
+    assert output.code == 0
     assert {path.stem for path in made} == {path.stem for path in (results_dir() / "plots").glob("*.svg")}
     assert all(path.read_bytes().startswith(b"%PDF") for path in made)
-    assert str(made[0]) in said.out
+    assert str(made[0]) in output.out
     call("tables", "--check", "--pdf", "x").refused("--pdf")
 
 
@@ -165,19 +165,19 @@ def test_damaged_records_are_named_and_the_rest_is_shown(own_run: TrainedRun) ->
     odd = whole.with_name("odd.json")
     odd.write_text("{")
     for words in (["list", PAPER], ["list", PAPER, "--json"], ["tables"]):
-        said = call(*words)
-        assert said.code == 1
-        (line,) = said.err.splitlines()
+        output = call(*words)
+        assert output.code == 1
+        (line,) = output.err.splitlines()
         assert f"{TINY}/odd.json" in line
     assert "transformer-big" in call("list", PAPER).out
-    said = call("tables", "--check")
-    assert (said.code, f"{TINY}/odd.json" in said.err) == (1, True)
+    output = call("tables", "--check")
+    assert (output.code, f"{TINY}/odd.json" in output.err) == (1, True)
     assert call("show", whole.stem).code == 2
     call("show", f"{TINY}/odd").refused(f"{TINY}/odd.json")
     assert call("show", own_run.run_id, "--json").json()[0]["run_id"] == own_run.run_id
     assert "1 recorded" in call("reproduce", TINY, "--scale", "cpu", "--seeds", "1", "--dry-run").out
-    said = call("tables", "--withdraw", str(odd), "--reason", "cut off when the disk was full")
-    assert (said.code, said.err) == (0, "")
+    output = call("tables", "--withdraw", str(odd), "--reason", "cut off when the disk was full")
+    assert (output.code, output.err) == (0, "")
     assert call("tables", "--check").code == 0
     assert odd.read_text() == "{"
 
@@ -187,11 +187,11 @@ def test_a_withdrawn_record_counts_no_more_and_its_run_is_to_do_again(own_run: T
     dry = ("reproduce", TINY, "--scale", "cpu", "--seeds", "1", "--dry-run")
     assert "1 recorded" in call(*dry).out
     before = record.read_bytes()
-    said = call(
+    output = call(
         "tables", "--withdraw", f"{TINY}/{record.stem}", "--reason", "the test split was in the training data"
     )
-    assert said.code == 0
-    assert f"{TINY}/{record.name}" in said.out
+    assert output.code == 0
+    assert f"{TINY}/{record.name}" in output.out
     assert record.read_bytes() == before
     assert call("tables", "--check").code == 0
     assert "0 recorded" in call(*dry).out
@@ -217,10 +217,10 @@ def test_a_withdrawal_that_says_too_little(own_run: TrainedRun, words: list[str]
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_prints_a_script(workshop: Workshop, shell: str) -> None:
-    said = call("completion", shell)
-    assert said.code == 0
-    assert "repro" in said.out
-    assert "_ARGCOMPLETE" in said.out or "argcomplete" in said.out
+    output = call("completion", shell)
+    assert output.code == 0
+    assert "repro" in output.out
+    assert "_ARGCOMPLETE" in output.out or "argcomplete" in output.out
 
 
 def test_completion_for_bash_is_a_valid_script(workshop: Workshop) -> None:
@@ -229,19 +229,19 @@ def test_completion_for_bash_is_a_valid_script(workshop: Workshop) -> None:
 
 
 def test_submit_prints_a_script_that_runs_the_experiment(workshop: Workshop) -> None:
-    said = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "2", "--dry-run")
-    assert said.code == 0, said.err
-    assert said.out.startswith("#!/bin/bash")
-    assert "#SBATCH --open-mode=append" in said.out
-    assert TINY in said.out
-    assert "runs: 2 to submit, 0 already recorded" in said.err
-    assert subprocess.run(["bash", "-n"], input=said.out, text=True, check=False).returncode == 0
+    output = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "2", "--dry-run")
+    assert output.code == 0, output.err
+    assert output.out.startswith("#!/bin/bash")
+    assert "#SBATCH --open-mode=append" in output.out
+    assert TINY in output.out
+    assert "runs: 2 to submit, 0 already recorded" in output.err
+    assert subprocess.run(["bash", "-n"], input=output.out, text=True, check=False).returncode == 0
 
 
 def test_submit_leaves_out_what_is_recorded(trained: TrainedRun) -> None:
-    said = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "1", "--dry-run")
-    assert (said.code, said.out) == (0, "")
-    assert "nothing to submit" in said.err
+    output = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "1", "--dry-run")
+    assert (output.code, output.out) == (0, "")
+    assert "nothing to submit" in output.err
 
 
 def test_doctor_shows_its_checks_and_fails_where_one_fails(
@@ -253,10 +253,10 @@ def test_doctor_shows_its_checks_and_fails_where_one_fails(
     monkeypatch.setattr(
         doctor, "checks", lambda: [fine, doctor.Check("slurm", "warn", "none here", "use one")]
     )
-    said = call("doctor")
-    assert said.code == 0
-    assert [line.split()[:2] for line in said.out.splitlines()] == [["ok", "disk"], ["warn", "slurm"]]
-    assert said.out.splitlines()[1].endswith("→ use one")
+    output = call("doctor")
+    assert output.code == 0
+    assert [line.split()[:2] for line in output.out.splitlines()] == [["ok", "disk"], ["warn", "slurm"]]
+    assert output.out.splitlines()[1].endswith("→ use one")
     assert call("doctor", "--json").json()[0] == {
         "name": "disk",
         "status": "ok",

@@ -1,4 +1,4 @@
-"""Which runs `run` and `reproduce` begin, one after the other, and what they report about seeds that are not judged."""
+"""The runs that `run` and `reproduce` begin, one after the other, and their reports about seeds that are not judged."""
 
 import os
 import signal
@@ -51,11 +51,11 @@ def tiny_words(seed: int, *settings: str) -> list[str]:
 def test_reproduce_goes_on_after_a_failure_and_says_so(workshop: Workshop, asked: Asked) -> None:
     begun, codes = asked
     codes += [1, 2]
-    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2")
-    assert said.code == 1
+    output = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2")
+    assert output.code == 1
     assert begun == [tiny_words(1), tiny_words(2)]
-    assert "ended with exit code 1" in said.err
-    assert "ended with exit code 2" in said.err
+    assert "ended with exit code 1" in output.err
+    assert "ended with exit code 2" in output.err
 
 
 @pytest.mark.parametrize("code", [75, 130])
@@ -102,16 +102,16 @@ def test_a_signal_to_the_parent_alone_reaches_the_run(
     )
     run.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(run))
-    said = call("run", TINY, "--scale", "cpu", "--seeds", "1-3")
-    assert said.code == 75
-    assert said.err.endswith("ended with exit code 75\n")
-    assert said.out.count("\n") == 1, "no other is begun"
+    output = call("run", TINY, "--scale", "cpu", "--seeds", "1-3")
+    assert output.code == 75
+    assert output.err.endswith("ended with exit code 75\n")
+    assert output.out.count("\n") == 1, "no other is begun"
 
 
 def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, asked: Asked) -> None:
     begun, _ = asked
-    said = call("run", TINY, "--scale", "cpu", "--seeds", "11-12,3", "--trainer.max_steps", "1")
-    assert said.code == 0, said.err
+    output = call("run", TINY, "--scale", "cpu", "--seeds", "11-12,3", "--trainer.max_steps", "1")
+    assert output.code == 0, output.err
     assert begun == [tiny_words(seed, "--trainer.max_steps", "1") for seed in (11, 12, 3)]
     begun.clear()
     workshop.recipe("{seeds: 11-15, set: {trainer.max_steps: 2}}", scale="cpu")
@@ -138,16 +138,16 @@ def test_run_begins_with_the_first_judged_seed_and_says_which_is_not_judged(
     monkeypatch.setattr(running, "run", lambda recipe, seed, command, *_: ran.append((seed, command)))
     monkeypatch.setattr(runs, "conclude", lambda *_: None)
     workshop.recipe(f"seeds: 11-15\n{RECIPE}")
-    said = call("run", TINY, "--scale", "cpu", *words)
-    assert said.code == 0, said.err
+    output = call("run", TINY, "--scale", "cpu", *words)
+    assert output.code == 0, output.err
     assert ran == [(seed, f"repro run {TINY} --scale cpu --seed {seed}")]
-    assert [line.partition(":")[0] for line in said.err.splitlines()] == lines
+    assert [line.partition(":")[0] for line in output.err.splitlines()] == lines
 
 
 def test_reproduce_dry_run_says_which_runs_are_not_judged(workshop: Workshop) -> None:
-    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "5-6", "--dry-run")
-    assert [line.rpartition("/")[2][:3] for line in said.out.splitlines()[1:]] == ["s5-", "s6-"]
-    assert [line.partition(":")[0] for line in said.err.splitlines()] == [f"{TINY}, seed 6"]
+    output = call("reproduce", TINY, "--scale", "cpu", "--seeds", "5-6", "--dry-run")
+    assert [line.rpartition("/")[2][:3] for line in output.out.splitlines()[1:]] == ["s5-", "s6-"]
+    assert [line.partition(":")[0] for line in output.err.splitlines()] == [f"{TINY}, seed 6"]
 
 
 def test_reproduce_makes_the_runs_of_a_list_in_its_order(workshop: Workshop, asked: Asked) -> None:

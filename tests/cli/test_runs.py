@@ -27,24 +27,24 @@ def checkout(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 
 def test_config_prints_the_resolved_recipe(workshop: Workshop) -> None:
-    said = call("config", TINY, "--scale", "cpu")
-    shown = yaml.safe_load(said.out)
-    assert said.code == 0
-    assert said.out.startswith(f"# {TINY} at scale cpu; signature ")
-    assert shown["model"] == yaml.safe_load(RECIPE)["model"]
-    assert shown["checkpoints"] == {"every_steps": 1, "average_last": 2}
+    output = call("config", TINY, "--scale", "cpu")
+    displayed = yaml.safe_load(output.out)
+    assert output.code == 0
+    assert output.out.startswith(f"# {TINY} at scale cpu; signature ")
+    assert displayed["model"] == yaml.safe_load(RECIPE)["model"]
+    assert displayed["checkpoints"] == {"every_steps": 1, "average_last": 2}
 
 
 def test_config_takes_settings_with_and_without_init_args_and_by_list_index(workshop: Workshop) -> None:
-    said = call(
+    output = call(
         "config", TINY, "--model.net.d_model", "16", "--model.init_args.net.init_args.dropout=0.5",
         "--model.net.blocks.mixers.0.n_heads", "4", "--model.optimizer.eps", "1e-9",
     )  # fmt: skip
-    net = yaml.safe_load(said.out)["model"]["init_args"]["net"]["init_args"]
+    net = yaml.safe_load(output.out)["model"]["init_args"]["net"]["init_args"]
     assert (net["d_model"], net["dropout"]) == (16, 0.5)
     assert net["blocks"]["mixers"][0]["init_args"]["n_heads"] == 4
-    assert yaml.safe_load(said.out)["model"]["init_args"]["optimizer"]["init_args"]["eps"] == 1e-9
-    assert said.out.splitlines()[0] != call("config", TINY).out.splitlines()[0]  # another signature
+    assert yaml.safe_load(output.out)["model"]["init_args"]["optimizer"]["init_args"]["eps"] == 1e-9
+    assert output.out.splitlines()[0] != call("config", TINY).out.splitlines()[0]  # another signature
 
 
 def test_overrides_are_read_as_yaml() -> None:
@@ -143,9 +143,9 @@ def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRu
 
 def test_a_second_call_says_done_and_trains_nothing(trained: TrainedRun) -> None:
     before = {p: p.stat().st_mtime_ns for p in trained.folder.rglob("*") if p.is_file()}
-    said = call("run", TINY, "--scale", "cpu")
-    assert said.code == 0
-    assert f"{trained.run_id} is done" in said.out
+    output = call("run", TINY, "--scale", "cpu")
+    assert output.code == 0
+    assert f"{trained.run_id} is done" in output.out
     assert {p: p.stat().st_mtime_ns for p in trained.folder.rglob("*") if p.is_file()} == before
     assert len(trained.workshop.records()) == 1
 
@@ -160,9 +160,9 @@ def test_run_resumes_from_the_last_checkpoint(workshop: Workshop, monkeypatch: p
         patch.setattr(running, "test", fail)
         call("run", TINY, "--scale", "cpu").refused("the machine went away", code=1)
     assert workshop.records() == []
-    said = call("run", TINY, "--scale", "cpu")
-    assert said.code == 0, said.err
-    assert "resuming from step 2" in said.out
+    output = call("run", TINY, "--scale", "cpu")
+    assert output.code == 0, output.err
+    assert "resuming from step 2" in output.out
     assert len(workshop.records()) == 1
 
 
@@ -172,8 +172,8 @@ def test_show_one_run_by_id_folder_and_record(trained: TrainedRun) -> None:
     assert "test/bleu" in by_id.out
     for word in (str(trained.folder), str(trained.workshop.records()[0])):
         assert call("show", word).out == by_id.out
-    (shown,) = call("show", trained.run_id, "--json").json()
-    assert shown == json.loads(trained.workshop.records()[0].read_text())
+    (displayed,) = call("show", trained.run_id, "--json").json()
+    assert displayed == json.loads(trained.workshop.records()[0].read_text())
 
 
 def test_of_several_records_of_a_run_the_first_is_shown_which_counts(own_run: TrainedRun) -> None:
@@ -181,8 +181,8 @@ def test_of_several_records_of_a_run_the_first_is_shown_which_counts(own_run: Tr
     again = json.loads(first.read_text()) | {"finished": "2999-01-01T00:00:00Z"}
     first.with_name(first.name.replace(".json", "9.json")).write_text(json.dumps(again))
     (own_run.folder / "record.json").unlink()
-    (shown,) = call("show", own_run.run_id, "--json").json()
-    assert shown["finished"] == json.loads(first.read_text())["finished"]
+    (displayed,) = call("show", own_run.run_id, "--json").json()
+    assert displayed["finished"] == json.loads(first.read_text())["finished"]
 
 
 def test_show_takes_the_unique_beginning_of_a_run_id(trained: TrainedRun) -> None:
@@ -228,9 +228,9 @@ def test_show_tells_the_state_of_a_run_without_a_record(workshop: Workshop) -> N
 
 
 def test_reproduce_dry_run_counts_what_is_recorded(trained: TrainedRun) -> None:
-    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2", "--dry-run")
-    assert said.code == 0
-    lines = said.out.splitlines()
+    output = call("reproduce", TINY, "--scale", "cpu", "--seeds", "2", "--dry-run")
+    assert output.code == 0
+    lines = output.out.splitlines()
     assert lines[0] == "2 runs, 1 recorded, 1 to do"
     assert lines[1:] == [f"{TINY}/cpu/s2-{trained.folder.name.split('-')[1]}"]
     assert len(trained.workshop.records()) == 1
@@ -247,9 +247,9 @@ def test_reproduce_runs_what_is_missing(workshop: Workshop, monkeypatch: pytest.
         )  # a real run, without importing torch anew
 
     monkeypatch.setattr(subprocess, "run", here)
-    said = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
-    assert said.code == 0, said.err
-    assert said.out.splitlines()[0] == "1 runs, 0 recorded, 1 to do"
+    output = call("reproduce", TINY, "--scale", "cpu", "--seeds", "1")
+    assert output.code == 0, output.err
+    assert output.out.splitlines()[0] == "1 runs, 0 recorded, 1 to do"
     (path,) = workshop.records()
     assert RunRecord.from_json(path.read_text()).seed == 1
     assert (workshop.results / "evidence.json").exists()

@@ -53,10 +53,10 @@ def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
 ) -> None:
     """In quotes it is text to YAML too; what the job gets makes the same run of it."""
     given = json.dumps(value, ensure_ascii=False)
-    said = submit("--dry-run", "--model.init_args.remark", given)
-    assert said.code == 0, said.err
+    output = submit("--dry-run", "--model.init_args.remark", given)
+    assert output.code == 0, output.err
     assert not (site.root / "runs").exists()
-    ended = run_batch(said.out, tmp_path / "node")
+    ended = run_batch(output.out, tmp_path / "node")
     assert ended.code == 0, ended.out
     words = ended.ranks
     at = words.index("run")
@@ -65,28 +65,28 @@ def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
     ][: at + 6]  # fmt: skip
     settings = parse_overrides(words[at + 6 : words.index("--trainer.num_nodes")])
     assert settings == [("model.init_args.remark", value)]
-    assert f"s1-{load_recipe(TINY, 'cpu', settings).hash8}" in said.out
+    assert f"s1-{load_recipe(TINY, 'cpu', settings).hash8}" in output.out
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, "bash", "interactive", "a\0b", "", "a" * 300])
 def test_a_hostile_target_or_profile_is_refused(site: Workshop, value: str) -> None:
     before = everything(site.root)
     for words in ([value, "--cluster", "site"], [TINY, f"--cluster={value}"]):
-        said = call("submit", *words, "--scale", "cpu", "--dry-run")
-        said.refused()
-        assert said.out == ""
+        output = call("submit", *words, "--scale", "cpu", "--dry-run")
+        output.refused()
+        assert output.out == ""
     assert everything(site.root) == before
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, "bash", "a\0b", "", "a" * 300])
 def test_a_hostile_comment_is_refused_or_stays_between_its_quotes(site: Workshop, value: str) -> None:
-    said = submit("--dry-run", f"--comment={value}")
+    output = submit("--dry-run", f"--comment={value}")
     if value == "--" or not value or len(value) > 200 or not set(value) <= PLAIN:  # `--` is argparse's own
-        said.refused("comment")
-        assert said.out == ""
+        output.refused("comment")
+        assert output.out == ""
         return
-    assert said.code == 0, said.err
-    lines = [line for line in said.out.split("\n") if value in line and line.startswith("#SBATCH")]
+    assert output.code == 0, output.err
+    lines = [line for line in output.out.split("\n") if value in line and line.startswith("#SBATCH")]
     assert len(lines) == 1
     assert lines[0].startswith('#SBATCH --comment="repro:')
     assert lines[0].endswith(f'.tiny.cpu {value}"')
@@ -102,10 +102,10 @@ def test_a_hostile_store_or_key_is_refused(site: Workshop, value: str) -> None:
         f"--model.{value}=1",
         f"--model.x.{value};=1",
     ):
-        said = submit("--dry-run", words)
+        output = submit("--dry-run", words)
         if words not in ("--model.-x=1", "--model./etc=1"):  # keys like any other
-            said.refused()
-            assert said.out == ""
+            output.refused()
+            assert output.out == ""
 
 
 @pytest.mark.parametrize("name", ["a;b", "$(touch pwned)", "a b", "a\nb", "`x`", "été", "'", '"', "*", "a|b"])
@@ -129,9 +129,9 @@ def test_hostile_names_of_files_are_refused(site: Workshop, kind: str, name: str
         site.recipe(f"title: x\nstart_from: {json.dumps(name)}\n", name="last")
         site.recipe("set: {trainer.max_steps: 1}", name="last", scale="cpu")
     before = everything(site.root)
-    said = call("submit", target, f"--cluster={profile}", "--scale", "cpu", "--dry-run")
-    said.refused()
-    assert said.out == ""
+    output = call("submit", target, f"--cluster={profile}", "--scale", "cpu", "--dry-run")
+    output.refused()
+    assert output.out == ""
     assert everything(site.root) == before
 
 
@@ -155,13 +155,13 @@ def test_secrets_are_nowhere(site: Workshop, cluster: FakeCluster, monkeypatch: 
     """Not in scripts, ledger, snapshot, difference, nor on the terminal; the job gets them from Slurm."""
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
-    said = [submit("--dry-run", "--tables"), submit("--dry-run", "--json"), submit("--tables", "--json")]
-    said += [submit(), submit("--comment", "again", target=PAPER)]
-    assert [s.code for s in said] == [0] * 5
+    output = [submit("--dry-run", "--tables"), submit("--dry-run", "--json"), submit("--tables", "--json")]
+    output += [submit(), submit("--comment", "again", target=PAPER)]
+    assert [s.code for s in output] == [0] * 5
     written = b"".join(p.read_bytes() for p in site.root.rglob("*") if p.is_file())
-    shown = "".join(s.out + s.err for s in said).encode()
+    displayed = "".join(s.out + s.err for s in output).encode()
     assert b"submission" in written
-    assert [name for name, value in SECRETS.items() if value.encode() in written + shown] == []
+    assert [name for name, value in SECRETS.items() if value.encode() in written + displayed] == []
     assert cluster.environment()["WANDB_API_KEY"] == SECRETS["WANDB_API_KEY"]
 
 
@@ -171,22 +171,22 @@ def test_a_secret_that_is_typed_is_refused_and_not_repeated(
 ) -> None:
     monkeypatch.setenv(name, SECRETS[name])
     for words in (["--model.init_args.x", SECRETS[name]], ["--comment", f"with {SECRETS[name]}"]):
-        said = submit(*words)
-        said.refused(f"${name}")
-        assert SECRETS[name] not in said.out + said.err
+        output = submit(*words)
+        output.refused(f"${name}")
+        assert SECRETS[name] not in output.out + output.err
     profile = site.root / "clusters" / "site.yaml"
     profile.write_text(f'{SITE}setup: ["login {SECRETS[name]}"]\n')
-    said = submit()
-    said.refused(f"${name}", "the script")
-    assert SECRETS[name] not in said.out + said.err
+    output = submit()
+    output.refused(f"${name}", "the script")
+    assert SECRETS[name] not in output.out + output.err
     assert cluster.tasks() == []
 
 
 def test_what_is_printed(site: Workshop, cluster: FakeCluster) -> None:
-    said = submit("--tables")
-    assert said.code == 0, said.err
-    assert said.err == ""
-    lines = said.out.splitlines()
+    output = submit("--tables")
+    assert output.code == 0, output.err
+    assert output.err == ""
+    lines = output.out.splitlines()
     assert lines[0] == "runs: 1 to submit, 0 already recorded, 0 already queued"
     assert "submitted: job 1, attention-is-all-you-need.tiny.cpu" in lines
     assert "submitted: job 2, attention-is-all-you-need.tiny.cpu.tables" in lines
@@ -198,18 +198,18 @@ def test_what_is_printed(site: Workshop, cluster: FakeCluster) -> None:
 
 
 def test_a_dry_run_prints_scripts_on_stdout_and_all_else_on_stderr(site: Workshop) -> None:
-    said = submit("--dry-run", "--tables")
-    assert said.out.count("#!/bin/bash\n") == 2
-    assert "#SBATCH --dependency=afterany:<id of job 1>\n" in said.out
-    assert said.err.splitlines()[-1] == "dry run: nothing was submitted"
-    assert not set(said.err.splitlines()) & set(said.out.splitlines())
-    assert subprocess.run(["bash", "-n"], input=said.out.encode(), check=False).returncode == 0
+    output = submit("--dry-run", "--tables")
+    assert output.out.count("#!/bin/bash\n") == 2
+    assert "#SBATCH --dependency=afterany:<id of job 1>\n" in output.out
+    assert output.err.splitlines()[-1] == "dry run: nothing was submitted"
+    assert not set(output.err.splitlines()) & set(output.out.splitlines())
+    assert subprocess.run(["bash", "-n"], input=output.out.encode(), check=False).returncode == 0
 
 
 def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -> None:
     def states(*words: str) -> list[tuple[Any, ...]]:
-        found = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--json", *words).json()
-        return [(row["seed"], row["state"], row["job"]) for row in found]
+        result = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--json", *words).json()
+        return [(row["seed"], row["state"], row["job"]) for row in result]
 
     assert states("--seeds", "2", "--dry-run") == [(1, "to submit", None), (2, "to submit", None)]
     assert states("--seeds", "1") == [(1, "submitted", "1_0")]
@@ -232,8 +232,10 @@ def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -
 def test_recorded_runs_are_said_to_be(site: Workshop) -> None:
     first, _ = resolve_targets([TINY], "cpu", named(1, 2))
     World(site.root).record(first)
-    said = call("submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "2", "--dry-run", "--json")
-    assert [row["state"] for row in said.json()] == ["recorded", "to submit"]
+    output = call(
+        "submit", TINY, "--cluster", "site", "--scale", "cpu", "--seeds", "2", "--dry-run", "--json"
+    )
+    assert [row["state"] for row in output.json()] == ["recorded", "to submit"]
 
 
 def test_a_refusal_of_slurm_is_one_line(site: Workshop, cluster: FakeCluster) -> None:

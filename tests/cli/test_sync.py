@@ -41,11 +41,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> WandbServer:
 
 
 def test_a_dry_run_says_what_would_be_sent_and_asks_nobody(runs: list[Path]) -> None:
-    said = call("sync", "--dry-run")
-    assert said.code == 0, said.err
-    assert said.out.splitlines() == [f"{run}: would send 2 of 2 rows" for run in RUNS[:2]]
-    found = call("sync", "--dry-run", "--json", RUNS[0]).json()
-    assert [(one["run"], one["state"], one["sent"]) for one in found] == [(RUNS[0], "planned", 2)]
+    output = call("sync", "--dry-run")
+    assert output.code == 0, output.err
+    assert output.out.splitlines() == [f"{run}: would send 2 of 2 rows" for run in RUNS[:2]]
+    result = call("sync", "--dry-run", "--json", RUNS[0]).json()
+    assert [(one["run"], one["state"], one["sent"]) for one in result] == [(RUNS[0], "planned", 2)]
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def test_runs_go_by_the_words_of_status(
 ) -> None:
     monkeypatch.setattr("repro.mirror.sync.waits", lambda _: True)
     words = [] if word is None else [word.format(runs=workshop.runs)]
-    found = call("sync", "--dry-run", "--json", *words).json()
-    assert [one["run"] for one in found] == sorted(meant)
+    result = call("sync", "--dry-run", "--json", *words).json()
+    assert [one["run"] for one in result] == sorted(meant)
 
 
 def test_bad_input_is_one_line(runs: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,18 +91,18 @@ def test_a_key_that_is_refused_is_one_line(runs: list[Path], server: WandbServer
 
 
 def test_nothing_to_send_needs_no_server(workshop: Workshop) -> None:
-    said = call("sync")
-    assert (said.code, said.out) == (0, "nothing to send: no run here has rows for W&B\n")
+    output = call("sync")
+    assert (output.code, output.out) == (0, "nothing to send: no run here has rows for W&B\n")
 
 
 def test_runs_are_sent_and_one_that_is_not_complete_fails(
     runs: list[Path], server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = call("sync", RUNS[0])
-    assert (said.code, said.out) == (0, f"{RUNS[0]}: 2 of 2 rows sent, complete\n")
+    output = call("sync", RUNS[0])
+    assert (output.code, output.out) == (0, f"{RUNS[0]}: 2 of 2 rows sent, complete\n")
     assert server.steps(wandb_id(RUNS[0])) == [1, 2]
     monkeypatch.setattr("repro.mirror.sync._call", lambda *_: 1)
-    said = call("sync", RUNS[1], "--json")
-    assert said.code == 1
-    (told,) = json.loads(said.out)
-    assert (told["state"], told["sent"], told["held"]) == ("missing", 0, 2)
+    output = call("sync", RUNS[1], "--json")
+    assert output.code == 1
+    (messages,) = json.loads(output.out)
+    assert (messages["state"], messages["sent"], messages["held"]) == ("missing", 0, 2)

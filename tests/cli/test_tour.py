@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.experiment import run as running
 from repro.recipe import load_recipe
 from repro.record import read_records
 from repro.report.plots.rows import panel_of
-from repro.report.tour import beside_stage, load_tour, numbers_of
+from repro.report.tour import claim_test, load_tour, numbers_of
 from repro.seeds import TUNING
 from tests.workshop import BITS, PAPER, PROJECT, STREAM, TINY, Workshop, call
 
@@ -63,17 +63,17 @@ def folder(workshop: Workshop) -> Path:
 
 def test_each_stage_has_its_runs_numbers_picture_and_verdict(tour: Workshop) -> None:
     before = {name: os.environ.get(name) for name in ("REPRO_RUNS", "REPRO_RESULTS", "WANDB_MODE")}
-    said = call("tour")
-    assert said.code == 0, said.err
-    assert "[1 of 2] Transformer-XL" in said.out
-    assert "about 3 min left" in said.out
-    assert "with memory: " in said.out
-    assert "percent of symbols" in said.out
-    assert "test over seeds: " in said.out  # its outcome in this project
-    assert "(reduced scale: cpu): With recurrence" in said.out
+    output = call("tour")
+    assert output.code == 0, output.err
+    assert "[1 of 2] Transformer-XL" in output.out
+    assert "about 3 min left" in output.out
+    assert "with memory: " in output.out
+    assert "percent of symbols" in output.out
+    assert "test over seeds: " in output.out  # its outcome in this project
+    assert "(reduced scale: cpu): With recurrence" in output.out
     for name in ("transformer-xl.svg", "frozen-pretrained-transformer.svg"):
         assert "<svg" in (folder(tour) / name).read_text()
-        assert str(folder(tour) / name) in said.out
+        assert str(folder(tour) / name) in output.out
     page = (folder(tour) / "index.html").read_text()
     assert page.index("It reads. It remembers.") < page.index("It is frozen. It learns.")
     assert 'src="./transformer-xl.svg"' in page
@@ -103,9 +103,9 @@ def test_given_again_it_goes_on_where_it_was(tour: Workshop, monkeypatch: pytest
     stopped.refused("resumes", code=130)
     assert "transformer-xl.svg" in (folder(tour) / "index.html").read_text()
     assert not (folder(tour) / "frozen-pretrained-transformer.svg").exists()
-    said = call("tour")
-    assert said.code == 0, said.err
-    assert "about 1 min left" in said.out
+    output = call("tour")
+    assert output.code == 0, output.err
+    assert "about 1 min left" in output.out
     assert trained == [STREAM, BITS, BITS]
     assert len(read_records(folder(tour) / "results" / "runs").good) == 2
     call("tour")
@@ -114,8 +114,8 @@ def test_given_again_it_goes_on_where_it_was(tour: Workshop, monkeypatch: pytest
 
 def test_one_paper_alone_keeps_the_others_on_the_page(tour: Workshop) -> None:
     call("tour", "--paper", "transformer-xl")
-    said = call("tour", "--paper", "frozen-pretrained-transformer")
-    assert "[1 of 1] Pretrained" in said.out
+    output = call("tour", "--paper", "frozen-pretrained-transformer")
+    assert "[1 of 1] Pretrained" in output.out
     page = (folder(tour) / "index.html").read_text()
     assert 'src="./transformer-xl.svg"' in page
     assert 'src="./frozen-pretrained-transformer.svg"' in page
@@ -123,8 +123,8 @@ def test_one_paper_alone_keeps_the_others_on_the_page(tour: Workshop) -> None:
 
 def test_attention_while_a_line_is_translated(workshop: Workshop) -> None:
     plan(workshop, SENTENCES)
-    said = call("tour")
-    assert said.code == 0, said.err
+    output = call("tour")
+    assert output.code == 0, output.err
     assert (folder(workshop) / f"{PAPER}.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -162,17 +162,17 @@ def test_the_projects_tour_fits_its_recipes_and_their_records(
     for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
         monkeypatch.delenv(name, raising=False)
     assert path.name == "tour.yaml"
-    tour, found = load_tour(), evidence()
+    tour, result = load_tour(), read_evidence()
     assert tour.seed >= TUNING
-    years = {paper.key: paper.about.year for paper in found.papers}
+    years = {paper.key: paper.about.year for paper in result.papers}
     assert sorted(stage.paper for stage in tour.papers) == sorted(years)
     assert [years[stage.paper] for stage in tour.papers] == sorted(years.values())
     assert sum(stage.minutes for stage in tour.papers) <= 15
     for stage in tour.papers:
-        assert beside_stage(stage, found)
+        assert claim_test(stage, result)
         records = {
             name: next(
-                r for r in found.comparison.records if (r.experiment, r.scale) == (experiment, tour.scale)
+                r for r in result.comparison.records if (r.experiment, r.scale) == (experiment, tour.scale)
             )
             for name, experiment in stage.runs.items()
         }

@@ -32,9 +32,9 @@ def write(tmp_path: Path, record: RunRecord) -> Path:
 
 def test_a_record_that_comes_out_again_is_kept_as_such(checkout: FakeCheckout, tmp_path: Path) -> None:
     path = write(tmp_path, make_record(checkout.commits[0]))
-    said = call("verify", str(path))
-    assert said.code == 0, said.err
-    assert "bit-equal" in said.out
+    output = call("verify", str(path))
+    assert output.code == 0, output.err
+    assert "bit-equal" in output.out
     [kept] = read_verified(tmp_path / "results")
     assert (kept.record, kept.outcome, kept.same_build) == (f"p/x/{path.name}", "bit-equal", True)
     assert kept.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -45,9 +45,9 @@ def test_a_number_that_does_not_come_out_again_is_kept_as_such(
 ) -> None:
     record = make_record(checkout.commits[0], value=0.6)
     write(tmp_path, record)
-    said = call("verify", record.run_id, "--quiet")
-    assert said.code == 1
-    assert "test/accuracy (test) {} 0.6 → 0.5" in said.out
+    output = call("verify", record.run_id, "--quiet")
+    assert output.code == 1
+    assert "test/accuracy (test) {} 0.6 → 0.5" in output.out
     [kept] = read_verified(tmp_path / "results")
     assert kept.outcome == "differs"
     assert "test/accuracy (test) {} 0.6 → 0.5" in kept.detail
@@ -57,12 +57,16 @@ def test_json_is_all_that_is_printed(
     checkout: FakeCheckout, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, make_record(checkout.commits[1], value=0.5))
-    said = call("verify", str(path), "--json")
-    [found] = json.loads(said.out)
-    assert (said.code, said.err) == (1, "")
+    output = call("verify", str(path), "--json")
+    [result] = json.loads(output.out)
+    assert (output.code, output.err) == (1, "")
     assert capfd.readouterr() == ("", "")
-    assert (found["outcome"], found["same_build"], found["commit"]) == ("differs", True, checkout.commits[1])
-    assert found["differences"] == ["test/accuracy (test) {} 0.5 → 0.75"]
+    assert (result["outcome"], result["same_build"], result["commit"]) == (
+        "differs",
+        True,
+        checkout.commits[1],
+    )
+    assert result["differences"] == ["test/accuracy (test) {} 0.5 → 0.75"]
 
 
 def test_the_runs_output_passes_through(
@@ -77,10 +81,10 @@ def test_the_runs_output_passes_through(
 
 def test_a_run_that_fails_is_kept_as_such(checkout: FakeCheckout, tmp_path: Path) -> None:
     path = write(tmp_path, make_record(checkout.commits[0], "p/broken"))
-    said = call("verify", str(path), "--quiet")
-    assert said.code == 1
-    assert "failed to run" in said.out
-    assert "exit code 2" in said.out
+    output = call("verify", str(path), "--quiet")
+    assert output.code == 1
+    assert "failed to run" in output.out
+    assert "exit code 2" in output.out
     [kept] = read_verified(tmp_path / "results")
     assert (kept.outcome, kept.same_build) == ("failed to run", None)
     assert "exit code 2" in kept.detail

@@ -31,7 +31,7 @@ def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prepared")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder))
-        prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+        prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     return folder
 
 

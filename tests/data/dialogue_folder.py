@@ -46,8 +46,8 @@ def write_folder(patch: pytest.MonkeyPatch, folder: Path) -> Path:
         scenes = {"1": "A cat  sees a kite. ", "2": "The kite falls.", "3": "The end."}
         files[f"WikiData/{name}.json"] = {"0": facts, **scenes, "wikiDocumentIdx": number}
     for split, conversations in SAID.items():
-        for name, (topic, said) in conversations.items():
-            files[f"Conversations/{split}/{name}.json"] = conversation(topic, said)
+        for name, (topic, output) in conversations.items():
+            files[f"Conversations/{split}/{name}.json"] = conversation(topic, output)
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

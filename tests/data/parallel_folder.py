@@ -74,9 +74,9 @@ def write_iwslt(folder: Path, pairs: int = 46) -> Path:
     inside.mkdir(parents=True)
     for part, word in (("de", "Nummer"), ("en", "Number")):
         head = ["<url>http://x</url>", "<keywords>talks</keywords>", "<talkid>1</talkid>"]
-        told = [f"<title>A Title {word}</title>", f"<description>TED: {word} told</description>"]
+        messages = [f"<title>A Title {word}</title>", f"<description>TED: {word} told</description>"]
         spoken = [f" {word} {n} is the one . " for n in range(pairs - 2)]
-        (inside / f"train.tags.de-en.{part}").write_bytes(text([*head, *told, *spoken]))
+        (inside / f"train.tags.de-en.{part}").write_bytes(text([*head, *messages, *spoken]))
         for talks in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"):
             lines = [f"{talks} {word}", "It\N{RIGHT SINGLE QUOTATION MARK}s Fine"]
             (inside / f"IWSLT14.{talks}.de-en.{part}.xml").write_bytes(segments(lines))

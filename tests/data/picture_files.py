@@ -22,9 +22,9 @@ SIZES = {"train": 15, "test": 4}
 
 def known(name: str) -> PictureSet:
     """The registry's entry."""
-    found = DATA_SETS[name]
-    assert isinstance(found, PictureSet)
-    return found
+    result = DATA_SETS[name]
+    assert isinstance(result, PictureSet)
+    return result
 
 
 def pictures(name: str) -> Splits:
@@ -62,7 +62,7 @@ def write_flat(folder: Path, splits: Splits) -> None:
 
 
 def batch_of(images: Bytes, labels: Bytes) -> dict[str, object]:
-    """What a pickle of the original Python version holds: a picture's red values, then green, then blue."""
+    """Returns the content of a pickle of the original Python version: a picture's red values, then green, then blue."""
     rows = [np.concatenate([one[:, :, channel].ravel() for channel in range(3)]) for one in images]
     return {"batch_label": "some", "labels": [int(one) for one in labels], "data": np.stack(rows)}
 

@@ -1,4 +1,4 @@
-"""What tests of datamodules share: a rank's place, equality of batches, short trainings under a real Trainer."""
+"""Helpers of tests of datamodules: a rank's place, equality of batches, short trainings under a real Trainer."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -34,12 +34,12 @@ def write_folder(folder: Path) -> Path:
     for split, utterances in SPLITS.items():
         (folder / split).mkdir()
         scripts, texts = [], []
-        for name, (count, said) in utterances.items():
+        for name, (count, output) in utterances.items():
             write_wav(folder / "audio" / f"{name}.wav", noise(count, ord(name)))
             # one of each split is named by its whole path
             place = f"audio/{name}.wav" if scripts else str(folder / "audio" / f"{name}.wav")
             scripts.append(f"{name} {place}\n")
-            texts.append(f"{name}\t{said}\n" if name == "b" else f"{name} {said}\n")
+            texts.append(f"{name}\t{output}\n" if name == "b" else f"{name} {output}\n")
         (folder / split / "wav.scp").write_text("".join(scripts))
         (folder / split / "text").write_text("".join(reversed(texts)))
     return folder

@@ -73,8 +73,8 @@ def quiet(line: str) -> None:
 
 
 def test_files_become_a_store(data_folder: Path, small: SentencePairs, folder: Path) -> None:
-    said: list[str] = []
-    path = prepare("multi30k", folder, vocab_size=280, say=said.append)
+    output: list[str] = []
+    path = prepare("multi30k", folder, vocab_size=280, report=output.append)
     assert path == data_folder / "multi30k" / "bpe280"
     store = open_store("multi30k", "bpe280")
     for key, lines in LINES.items():
@@ -84,21 +84,21 @@ def test_files_become_a_store(data_folder: Path, small: SentencePairs, folder: P
     hashes = store.manifest.source.pop("sha256")
     assert hashes == {key: hashlib.sha256(content(key)).hexdigest() for key in LINES}
     assert store.manifest.source == {"kind": "files", "id": "bentrevett/multi30k", "revision": None}
-    assert "test_2017_flickr, test_2017_mscoco" in said[-1]
+    assert "test_2017_flickr, test_2017_mscoco" in output[-1]
     assert verify("multi30k") == ["bpe280"]
 
 
 def test_a_whole_store_is_kept_and_said_so(data_folder: Path, small: SentencePairs, folder: Path) -> None:
-    inode = prepare("multi30k", folder, vocab_size=280, say=quiet).stat().st_ino
-    said: list[str] = []
-    assert prepare("multi30k", None, vocab_size=280, say=said.append).stat().st_ino == inode
-    assert said == ["kept multi30k/bpe280: already prepared"]
+    inode = prepare("multi30k", folder, vocab_size=280, report=quiet).stat().st_ino
+    output: list[str] = []
+    assert prepare("multi30k", None, vocab_size=280, report=output.append).stat().st_ino == inode
+    assert output == ["kept multi30k/bpe280: already prepared"]
 
 
 def test_the_vocabulary_is_learned_from_train_only(
     data_folder: Path, small: SentencePairs, folder: Path
 ) -> None:
-    prepare("multi30k", folder, vocab_size=280, say=quiet)
+    prepare("multi30k", folder, vocab_size=280, report=quiet)
     expected = ByteBpe.train(LINES["train.en"] + LINES["train.de"], 280)
     assert open_store("multi30k", "bpe280").manifest.tokenizer["sha256"] == expected.sha256
 
@@ -108,7 +108,7 @@ def test_a_given_tokeniser_is_used(
 ) -> None:
     given = ByteBpe.train(LINES["train.en"], 270)
     given.save(tmp_path / "mine.json")
-    path = prepare("multi30k", folder, tokenizer=tmp_path / "mine.json", say=quiet)
+    path = prepare("multi30k", folder, tokenizer=tmp_path / "mine.json", report=quiet)
     assert path.name == f"given270-{given.sha256[:8]}"
     store = open_store("multi30k", path.name)
     assert store.values("val", "en").tolist() == [i for line in LINES["val.en"] for i in given.encode(line)]
@@ -125,7 +125,7 @@ def test_wrong_content_is_refused(data_folder: Path, small: SentencePairs, folde
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "said"),
+    ("name", "written", "message"),
     [
         ("train.en", None, r"no train\.en, plain or"),
         ("test_2017_flickr.en.gz", gzip.compress(b"x\n", mtime=0), r"no test_2017_flickr\.de"),
@@ -135,18 +135,18 @@ def test_wrong_content_is_refused(data_folder: Path, small: SentencePairs, folde
     ],
 )
 def test_bad_files_are_named(
-    data_folder: Path, small: SentencePairs, folder: Path, name: str, written: bytes | None, said: str
+    data_folder: Path, small: SentencePairs, folder: Path, name: str, written: bytes | None, message: str
 ) -> None:
     for path in folder.glob(f"{name.removesuffix('.gz').removesuffix('.xz')}*"):
         path.unlink()
     if written is not None:
         (folder / name).write_bytes(written)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         prepare("multi30k", folder)
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         (b"one\n", r"val\.en has 1 lines, fewer"),
         (b"\xff\n\n", r"val\.en, line 1 is not UTF-8"),
@@ -159,13 +159,13 @@ def test_sides_that_do_not_match(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     written: bytes,
-    said: str,
+    message: str,
 ) -> None:
     monkeypatch.setitem(registry.DATA_SETS, "multi30k", dataclasses.replace(small, sha256={}))
     for path in folder.glob("val.en*"):
         path.unlink()
     (folder / "val.en").write_bytes(written)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         prepare("multi30k", folder)
 
 
@@ -207,12 +207,12 @@ def split_rows(split: str) -> Rows:
 def test_the_hub_becomes_a_store(
     data_folder: Path, small: SentencePairs, monkeypatch: pytest.MonkeyPatch, stripped: bool
 ) -> None:
-    rows = {theirs: split_rows(ours) for ours, theirs in hub_of(small).splits.items()}
+    rows = {official: split_rows(ours) for ours, official in hub_of(small).splits.items()}
     if stripped:
         for row in rows["train"]:
             row["de"] = row["de"].strip()
     calls = hub(monkeypatch, rows)
-    prepare("multi30k", vocab_size=280, say=quiet)
+    prepare("multi30k", vocab_size=280, report=quiet)
     assert calls == [("bentrevett/multi30k", None)]
     store = open_store("multi30k", "bpe280")
     assert store.lines("test", "en") == LINES["test_2016_flickr.en"]
@@ -236,7 +236,7 @@ def test_a_hub_out_of_reach_names_the_other_way(
 def test_other_content_on_the_hub_is_refused(
     data_folder: Path, small: SentencePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = {theirs: split_rows(ours) for ours, theirs in hub_of(small).splits.items()}
+    rows = {official: split_rows(ours) for ours, official in hub_of(small).splits.items()}
     rows["validation"][1]["de"] = "drei"
     hub(monkeypatch, rows)
     with pytest.raises(UserError, match=r"multi30k val\.de"):
@@ -247,7 +247,7 @@ def test_other_content_on_the_hub_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"name": "multi3ok"}, "unknown data set 'multi3ok'; nearest: multi30k"),
         (
@@ -285,9 +285,9 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "enwik8", "from_dir": Path(".")}, r"no enwik8, plain or"),
     ],
 )
-def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        prepare(**options, say=quiet)
+def test_bad_options_are_named(data_folder: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        prepare(**options, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -299,8 +299,8 @@ def test_the_level_of_subwords_may_be_named(name: str) -> None:
 
 
 def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:
-    told = {one["name"]: one for one in list_sources()}
-    assert set(told) >= {
+    messages = {one["name"]: one for one in list_sources()}
+    assert set(messages) >= {
         "multi30k",
         "wmt14-en-de",
         "numbers-en-de",
@@ -308,16 +308,22 @@ def test_the_list_shows_sources_and_stores(numbers_store: Path) -> None:
         "enwik8",
         "python-stdlib",
     }
-    assert told["multi30k"]["revision"] == "unpinned"
-    assert [told[name]["obtained"] for name in ("wmt14-en-de", "wmt14-en-fr")] == ["hub or --from"] * 2
-    assert told["iwslt14-de-en"]["obtained"] == "--from"
-    assert told["numbers-en-de"]["stores"] == ["bpe300-n300"]
-    assert told["multi30k"]["stores"] == []
-    assert all(one["licence"] and one["size"] for one in told.values())
-    assert told["multi30k"]["languages"] == ("en", "de")
-    assert told["multi30k"]["levels"] == ("bpe",)
-    assert (told["enwik8"]["languages"], told["enwik8"]["levels"]) == (("text",), ("bytes", "bytes-nonl"))
-    assert (told["enwik8"]["obtained"], told["wikitext-103"]["obtained"]) == ("--from", "hub or --from")
+    assert messages["multi30k"]["revision"] == "unpinned"
+    assert [messages[name]["obtained"] for name in ("wmt14-en-de", "wmt14-en-fr")] == ["hub or --from"] * 2
+    assert messages["iwslt14-de-en"]["obtained"] == "--from"
+    assert messages["numbers-en-de"]["stores"] == ["bpe300-n300"]
+    assert messages["multi30k"]["stores"] == []
+    assert all(one["licence"] and one["size"] for one in messages.values())
+    assert messages["multi30k"]["languages"] == ("en", "de")
+    assert messages["multi30k"]["levels"] == ("bpe",)
+    assert (messages["enwik8"]["languages"], messages["enwik8"]["levels"]) == (
+        ("text",),
+        ("bytes", "bytes-nonl"),
+    )
+    assert (messages["enwik8"]["obtained"], messages["wikitext-103"]["obtained"]) == (
+        "--from",
+        "hub or --from",
+    )
 
 
 def test_verify_checks_every_store(numbers_store: Path) -> None:
@@ -333,9 +339,9 @@ def test_verify_checks_every_store(numbers_store: Path) -> None:
 
 
 def test_a_vocabulary_of_words_is_no_tokeniser_to_translate_with(data_folder: Path, tmp_path: Path) -> None:
-    Words.of(["<eos>", "a"], line_end="<eos>", unknown=None).save(tmp_path / "w.json")
+    Words.from_symbols(["<eos>", "a"], line_end="<eos>", unknown=None).save(tmp_path / "w.json")
     with pytest.raises(UserError, match=r"w\.json.*byte-level BPE or SentencePiece"):
-        prepare("multi30k", tmp_path, tokenizer=tmp_path / "w.json", say=quiet)
+        prepare("multi30k", tmp_path, tokenizer=tmp_path / "w.json", report=quiet)
 
 
 def test_known_hashes_and_cuts_are_complete() -> None:
@@ -388,9 +394,9 @@ def test_ranks_that_come_at_once_make_one_store(data_folder: Path, monkeypatch: 
 
     monkeypatch.setattr(actions, "prepare", make)
     with ThreadPoolExecutor(2) as ranks:
-        told = list(ranks.map(lambda _: ensure_generated("numbers-en-de", "bpe290-n200"), range(2)))
+        messages = list(ranks.map(lambda _: ensure_generated("numbers-en-de", "bpe290-n200"), range(2)))
     assert made == ["numbers-en-de"]
-    assert sorted(told) == [False, True]
+    assert sorted(messages) == [False, True]
 
 
 def test_sources_need_no_heavy_import() -> None:
@@ -399,5 +405,5 @@ def test_sources_need_no_heavy_import() -> None:
         "heavy = ('torch', 'lightning', 'datasets', 'pandas', 'pyarrow', 'tokenizers', 'sentencepiece'); "
         "print([m for m in heavy if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    messages = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert messages.stdout.strip() == "[]"

@@ -43,17 +43,17 @@ def test_a_store_gives_back_text_and_tokens(numbers_store: Path) -> None:
 
 def test_the_manifest_tells_what_it_should_and_nothing_private(numbers_store: Path) -> None:
     store = open_store(NAME, VARIANT)
-    told = json.loads((numbers_store / MANIFEST).read_text(encoding="utf-8"))
-    assert told["tokenizer"] == {
+    messages = json.loads((numbers_store / MANIFEST).read_text(encoding="utf-8"))
+    assert messages["tokenizer"] == {
         "kind": "byte-bpe", "size": 300, "file": "tokenizer.json",
         "sha256": load_tokenizer(store.tokenizer_path).sha256,
     }  # fmt: skip
     files = {p.relative_to(numbers_store).as_posix() for p in numbers_store.rglob("*") if p.is_file()}
-    assert set(told["files"]) == files - {MANIFEST}
+    assert set(messages["files"]) == files - {MANIFEST}
     raw = "".join(f"{line}\n" for line in store.lines("val", "de")).encode()
-    assert told["columns"]["val"]["de_text"] == {"rows": 500, "sha256": hashlib.sha256(raw).hexdigest()}
-    assert told["licence"].startswith("MIT")
-    assert str(numbers_store.parents[2]) not in json.dumps(told)
+    assert messages["columns"]["val"]["de_text"] == {"rows": 500, "sha256": hashlib.sha256(raw).hexdigest()}
+    assert messages["licence"].startswith("MIT")
+    assert str(numbers_store.parents[2]) not in json.dumps(messages)
     assert len(store.manifest_sha256) == 64
 
 
@@ -62,7 +62,7 @@ def test_the_same_store_is_made_twice(
 ) -> None:
     first = (numbers_store / MANIFEST).read_bytes()
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "elsewhere"))
-    again = prepare(NAME, vocab_size=300, size=300, say=lambda line: None)
+    again = prepare(NAME, vocab_size=300, size=300, report=lambda line: None)
     assert again.parents[1] == tmp_path / "elsewhere"
     assert (again / MANIFEST).read_bytes() == first
 
@@ -110,7 +110,7 @@ def no_manifest(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         (truncate, f"train/{DATA_FILE} has"),
         (delete, f"val/{DATA_FILE} is missing"),
@@ -122,15 +122,15 @@ def no_manifest(store: Path) -> None:
     ],
 )
 def test_opening_notices_damage_and_prepare_mends_it(
-    numbers_store: Path, damage: Callable[[Path], None], said: str
+    numbers_store: Path, damage: Callable[[Path], None], message: str
 ) -> None:
     damage(numbers_store)
     with pytest.raises(UserError) as caught:
         open_store(NAME, VARIANT)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert REMEDY in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert prepare(NAME, vocab_size=300, size=300, say=lambda line: None) == numbers_store
+    assert prepare(NAME, vocab_size=300, size=300, report=lambda line: None) == numbers_store
     verify(open_store(NAME, VARIANT))
     assert [p.name for p in numbers_store.parent.iterdir()] == [VARIANT]
 
@@ -161,8 +161,8 @@ def test_two_processes_at_once_make_one_store(data_folder: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    said = [process.communicate()[1] for process in running]
-    assert [process.returncode for process in running] == [0, 0], said
+    output = [process.communicate()[1] for process in running]
+    assert [process.returncode for process in running] == [0, 0], output
     verify(open_store(NAME, "bpe280-n400"))
     assert [p.name for p in (data_folder / NAME).iterdir()] == ["bpe280-n400"]
 
@@ -235,5 +235,5 @@ def test_a_full_disk_leaves_nothing_behind(data_folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr(store_module, "write_table", full)
     with pytest.raises(ReproError, match="no space left"):
-        prepare(NAME, vocab_size=300, size=300, say=lambda line: None)
+        prepare(NAME, vocab_size=300, size=300, report=lambda line: None)
     assert list((data_folder / NAME).iterdir()) == []

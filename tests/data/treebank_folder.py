@@ -25,7 +25,7 @@ NOUNS = ("dog", "cat", "kite", "lamp", "poet")
 
 
 def noun(section: int) -> str:
-    """What a section's sentences are about."""
+    """Returns the noun of a section's sentences."""
     return NOUNS[section % len(NOUNS)]
 
 

@@ -57,8 +57,8 @@ def blocks(text: str) -> list[Block]:
 
 def commands(path: Path) -> list[str]:
     """Every line of the ``sh`` blocks of a document."""
-    found = blocks(path.read_text(encoding="utf-8"))
-    return [line for block in found if block.language == "sh" for line in block.lines]
+    result = blocks(path.read_text(encoding="utf-8"))
+    return [line for block in result if block.language == "sh" for line in block.lines]
 
 
 def inline_verbs(path: Path) -> set[str]:

@@ -25,9 +25,9 @@ def test_verbs_in_the_text_exist(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_shell_blocks_are_marked_as_known(path: Path) -> None:
-    found = blocks(path.read_text(encoding="utf-8"))
-    assert {block.rest for block in found} <= {"", "parse"}
-    assert all(block.language in ("sh", "text", "python", "yaml", "") for block in found)
+    result = blocks(path.read_text(encoding="utf-8"))
+    assert {block.rest for block in result} <= {"", "parse"}
+    assert all(block.language in ("sh", "text", "python", "yaml", "") for block in result)
 
 
 def test_the_readme_is_short() -> None:
@@ -62,6 +62,6 @@ def test_a_line_is_taken_apart() -> None:
 
 def test_blocks_are_found() -> None:
     text = "a\n```sh\nrepro list\n\nrepro doctor\n```\n```sh parse\nrepro sync\n```\n```text\nx\n```\n"
-    found = blocks(text)
-    assert [block.lines for block in found] == [("repro list", "repro doctor"), ("repro sync",), ("x",)]
-    assert [block.is_run for block in found] == [True, False, False]
+    result = blocks(text)
+    assert [block.lines for block in result] == [("repro list", "repro doctor"), ("repro sync",), ("x",)]
+    assert [block.is_run for block in result] == [True, False, False]

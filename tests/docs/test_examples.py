@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def said(line: str, folder: Path) -> str:
-    """What a command writes to stdout."""
+    """Runs a command; returns its stdout."""
     done = subprocess.run(
         ["bash", "-c", PREAMBLE + line],
         cwd=folder,

@@ -252,7 +252,7 @@ def test_paper_scale_wins_over_reduced(house):
 def test_a_number_that_the_paper_only_draws_is_unpublished(house):
     house.run(house.recipe("drawn"), [12.0])
     assert entry("drawn").verdict == "unpublished"
-    assert entry("drawn").ours[0].difference is None
+    assert entry("drawn").paper_cells[0].difference is None
 
 
 def test_of_several_experiments_the_best_on_validation_stands_for_the_number(house):
@@ -262,6 +262,6 @@ def test_of_several_experiments_the_best_on_validation_stands_for_the_number(hou
 
     run("better-on-test", 30.0, 20.0)
     run("better-on-validation", 25.0, 21.0)
-    first = entry("big").ours[0]
+    first = entry("big").paper_cells[0]
     assert (first.goal.experiment, first.estimate.mean) == ("toy/better-on-validation", 25.0)
     assert entry("big").verdict == "lower"

@@ -159,7 +159,7 @@ def test_a_derived_number_stands_at_the_scales_of_the_number_it_is_made_of(house
     assert entry.verdict == "reduced scale"
     run(house, base=[20.0, 21.0, 22.0], big=[40.0, 40.0, 40.0])
     assert derived()[0].verdict == "derived"
-    assert derived()[0].ours[0].estimate.mean == pytest.approx(21 / 40)
+    assert derived()[0].paper_cells[0].estimate.mean == pytest.approx(21 / 40)
 
 
 def test_without_a_recipe_there_is_nothing_to_derive_from(house):
@@ -169,7 +169,7 @@ def test_without_a_recipe_there_is_nothing_to_derive_from(house):
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("how", "message"),
     [
         ("{take: hours}", "derived.of: Field required"),
         ("{of: table1/base/bleu, take: best}", "take: Input should be 'score', 'spread'"),
@@ -187,11 +187,11 @@ def test_without_a_recipe_there_is_nothing_to_derive_from(house):
         ("hours", "derived: Input should be a valid dictionary"),
     ],
 )
-def test_refused(house, how, said):
+def test_refused(house, how, message):
     publish(house, how)
     with pytest.raises(UserError) as error:
         compare()
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -60,7 +60,7 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("paper: toy", "paper: tay", "paper is 'tay'"),
         ("claim: bigger-is-better", "claim: bigger-is-beter", "no claim 'bigger-is-beter'; nearest: bigger"),
@@ -96,12 +96,12 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         ("schema_version: 1", "schema_version: 1\nextra: 1", "extra"),
     ],
 )
-def test_a_file_that_contradicts_the_paper_or_itself_is_refused(house, old, new, said):
+def test_a_file_that_contradicts_the_paper_or_itself_is_refused(house, old, new, message):
     assert TESTS.count(old) == 1, old
     house.test(TESTS.replace(old, new))
     with pytest.raises(UserError) as error:
         toy()
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "toy.yaml" in str(error.value)
 
 

@@ -129,8 +129,8 @@ def test_declared_is_passed_on():
 )
 def test_the_measurement_has_the_protocol_of_the_cited_column(column, unit, other, why):
     rows = [row("long", 50.0, unit=unit), row("short", 60.0, unit=unit)]
-    found = unmet(*rows, column=column, test=fair_test(other_quantity=other), margin=ABSOLUTE)
-    assert found.get("column") == why
+    result = unmet(*rows, column=column, test=fair_test(other_quantity=other), margin=ABSOLUTE)
+    assert result.get("column") == why
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_the_measurement_has_the_protocol_of_the_cited_column(column, unit, othe
 )
 def test_attention_is_compared_with_that_of_training(protocol, why):
     rows = [row("long", 50.0, protocol=protocol or {"beam": 4}), row("short", 60.0)]
-    found = unmet(*rows, column=column_of(attention="trained"))
-    assert found == ({"column": f"long: {why}"} if why else {})
+    result = unmet(*rows, column=column_of(attention="trained"))
+    assert result == ({"column": f"long: {why}"} if why else {})
 
 
 # --- room -------------------------------------------------------------------------------------------------
@@ -166,8 +166,8 @@ def test_attention_is_compared_with_that_of_training(protocol, why):
 def test_no_two_compared_rows_lie_at_one_bound(first, second, why):
     rows = [row("long", first, unit="percent"), row("short", second, unit="percent")]
     test = fair_test(floor=10.0, better="higher", competent=LEVEL | {"level": 1.0})
-    found = unmet(*rows, test=test, margin=ABSOLUTE, column=column_of("percent", "higher"))
-    assert found.get("room") == why
+    result = unmet(*rows, test=test, margin=ABSOLUTE, column=column_of("percent", "higher"))
+    assert result.get("room") == why
 
 
 def test_the_ceiling_of_another_quantity_is_declared():
@@ -196,8 +196,8 @@ def test_the_ceiling_of_another_quantity_is_declared():
 )
 def test_no_row_moves_by_half_of_the_gap(by, within, why):
     rows = row("long", 50.0, falling(by, 50.0)), row("short", 60.0)
-    found = unmet(*rows, test=fair_test(settled={"within": within} if within else {}))
-    assert found == ({"settled": why} if why else {})
+    result = unmet(*rows, test=fair_test(settled={"within": within} if within else {}))
+    assert result == ({"settled": why} if why else {})
 
 
 def test_of_a_tie_no_row_moves_by_half_of_the_margin():
@@ -276,8 +276,8 @@ def test_the_movement_is_that_of_a_line_through_the_quarter_and_the_point_before
     ],
 )
 def test_the_reference_reaches_what_a_simple_method_does(level, met, why):
-    found = judged(test=fair_test(competent=level))["competent"]
-    assert (found.met, found.why) == (met, why)
+    result = judged(test=fair_test(competent=level))["competent"]
+    assert (result.met, result.why) == (met, why)
 
 
 def test_the_level_may_be_of_another_measurement():
@@ -307,25 +307,25 @@ def test_every_value_was_tried_for_every_row():
 def test_tuning_runs_differ_from_the_judged_ones_in_nothing_else(changes):
     crippled = row("long", 50.0, tuning={0.2: 50.0})
     others = [record("long", 100, 90.0, lr=lr, **changes) for lr in (0.1, 0.3)]
-    found = unmet(GateRow("long", crippled.measured, [*crippled.tuning, *others]), row("short", 60.0))
-    assert found == {"tuned": "long: no tuning run with model.lr 0.1, 0.3"}
+    result = unmet(GateRow("long", crippled.measured, [*crippled.tuning, *others]), row("short", 60.0))
+    assert result == {"tuned": "long: no tuning run with model.lr 0.1, 0.3"}
 
 
 def test_only_the_seeds_of_the_sweep_count():
     other = row("long", 50.0)
     better = record("long", 101, 10.0, lr=0.1)
     assert unmet(GateRow("long", other.measured, [*other.tuning, better]), row("short", 60.0)) == {}
-    found = unmet(
+    result = unmet(
         GateRow("long", other.measured, [*other.tuning, better]),
         row("short", 60.0),
         test=fair_test(tuned=SWEEP | {"seeds": "100-101"}),
     )
-    assert found == {"tuned": "long: model.lr is 0.2, the best was 0.1"}
+    assert result == {"tuned": "long: model.lr is 0.2, the best was 0.1"}
 
 
 def test_a_value_that_was_not_swept_is_not_the_best():
-    found = unmet(row("long", 50.0, lr=0.25), row("short", 60.0))
-    assert found == {"tuned": "long: model.lr is 0.25, the best was 0.2"}
+    result = unmet(row("long", 50.0, lr=0.25), row("short", 60.0))
+    assert result == {"tuned": "long: model.lr is 0.25, the best was 0.2"}
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def at_least(share):
 
 
 def share_of_passes(n, in_quarter, rows, noise=NOISE, draws=DRAWS):
-    """How often rows with these last movements and time constants pass as settled."""
+    """Returns the share of rows with these last movements and time constants that pass as settled."""
     random = np.random.default_rng(20261126)
     steps = next(p for p in range(4, 200) if sum(4 * k >= 3 * p for k in range(1, p + 1)) == in_quarter)
     times = np.arange(1, steps + 1) / steps

@@ -1,4 +1,4 @@
-"""What recipes are held against, and the published numbers that belong to what they measure."""
+"""The cells that recipes reproduce, and the published numbers of their measurements."""
 
 from repro.evidence.compare import compare
 from repro.evidence.entries import DERIVED
@@ -61,7 +61,7 @@ def test_every_recipe_of_a_paper_knows_the_numbers_that_tables_compare_it_with()
     assert goals
     for name in (name for name in experiments() if name.startswith(f"{PAPER}/")):
         for scale in scales_of(name):
-            found = expected(load_recipe(name, scale))
-            assert {(key.partition("@")[0], value) for key, value in found.items()} == goals.get(
+            result = expected(load_recipe(name, scale))
+            assert {(key.partition("@")[0], value) for key, value in result.items()} == goals.get(
                 (name, scale), set()
             )

@@ -188,9 +188,9 @@ def test_a_damaged_record_gets_no_line_and_can_be_withdrawn(runs):
     whole = known.read_bytes()
     known.write_text("{")
     new.write_text("{")
-    said = check_records(runs)
-    assert any(place(runs, known) in line for line in said)
-    assert any(place(runs, new) in line for line in said)
+    output = check_records(runs)
+    assert any(place(runs, known) in line for line in output)
+    assert any(place(runs, new) in line for line in output)
     assert append_missing(runs) is None
     for path in (known, new):
         withdraw(runs, str(path), "cut off when the disk was full")

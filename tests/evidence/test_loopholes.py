@@ -9,7 +9,7 @@ from repro.evidence.compare import compare
 from repro.evidence.fair_tests import load_tests
 from repro.evidence.ledger import append_missing, check_records, unfinished
 from repro.evidence.published import load_paper
-from repro.evidence.table import evidence, table
+from repro.evidence.table import read_evidence, table
 from repro.ledger import Line, start
 from repro.record import LEDGER, Measurement
 from tests.evidence.tested_rows import around, outcome, recipes, run_row, run_rows
@@ -189,7 +189,7 @@ AGAIN = TEST.replace("attempt: 1", "attempt: 2\n    changed: twice the width")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (TEST + TEST, "attempts are numbered 1, 2, ...; this one is 2"),
         (AGAIN, "attempts are numbered 1, 2, ...; this one is 1"),
@@ -199,16 +199,16 @@ AGAIN = TEST.replace("attempt: 1", "attempt: 2\n    changed: twice the width")
         ),
     ],
 )
-def test_attempts_are_counted_and_say_what_changed(house, text, said):
+def test_attempts_are_counted_and_say_what_changed(house, text, message):
     house.test(f"schema_version: 1\npaper: toy\ntests:{text}{UNTESTED}")
     with pytest.raises(UserError) as error:
         load_tests(load_paper("toy"))
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_every_attempt_is_listed_with_their_number(house):
     run_rows(house, text=TEST + AGAIN, **FAIR)
-    rows = table(evidence("toy"))["tests"]
+    rows = table(read_evidence("toy"))["tests"]
     assert [(row["test"], row["attempt"], row["attempts"], row["changed"]) for row in rows] == [
         ("bigger-is-better/1", 1, 2, ""),
         ("bigger-is-better/2", 2, 2, "twice the width"),

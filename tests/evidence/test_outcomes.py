@@ -286,5 +286,5 @@ def test_each_attempt_is_judged_by_itself(house):
 
 def test_the_file_of_tests_comes_with_the_outcomes(house):
     comparison = compare("toy")
-    tests, found = outcomes(comparison, comparison.papers[0])
-    assert (tests.picture, [one.test for one in found]) == ("bigger-is-better/1", list(tests.tests))
+    tests, result = outcomes(comparison, comparison.papers[0])
+    assert (tests.picture, [one.test for one in result]) == ("bigger-is-better/1", list(tests.tests))

@@ -74,7 +74,7 @@ OURS = f"    ours: [{{run: toy/x, %s}}]\n{SMALL}"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "values: {bleu: 27.8}",
@@ -106,10 +106,10 @@ OURS = f"    ours: [{{run: toy/x, %s}}]\n{SMALL}"
         (SMALL, OURS % "row: big, measured: {bleu: x}, scales: [huge]", "scales"),
     ],
 )
-def test_a_file_that_contradicts_itself_is_refused(house, old, new, said):
+def test_a_file_that_contradicts_itself_is_refused(house, old, new, message):
     assert PUBLISHED.count(old) == 1
     house.publish(PUBLISHED.replace(old, new))
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UserError, match=message) as error:
         load_paper("toy")
     assert "toy.yaml" in str(error.value)
     assert "\n" not in str(error.value)
@@ -138,7 +138,7 @@ BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, s
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("class: trained", "class: traned", "bleu.rules.class: Input should be 'trained', .* not 'traned'"),
         ("class: trained, ", "", "bleu.rules.class: Field required"),
@@ -151,10 +151,10 @@ BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, s
         ("set: '2026-01-01'", "set: '2026-13-01'", "2026-13-01"),
     ],
 )
-def test_how_a_number_is_judged_is_checked(house, old, new, said):
+def test_how_a_number_is_judged_is_checked(house, old, new, message):
     assert PUBLISHED.count(BLEU) == 1
     house.publish(PUBLISHED.replace(BLEU, BLEU.replace(old, new)))
-    with pytest.raises(UserError, match=said) as error:
+    with pytest.raises(UserError, match=message) as error:
         load_paper("toy")
     assert "toy.yaml" in str(error.value)
     assert "\n" not in str(error.value)
@@ -164,7 +164,7 @@ SMALL = "values: {bleu: 27.8}"
 
 
 @pytest.mark.parametrize(
-    ("same", "said"),
+    ("same", "message"),
     [
         ("table9/big", "'table9' is not a table; nearest: table1"),
         ("table1/bog", "'bog' is not a row of table1; nearest: big"),
@@ -174,9 +174,9 @@ SMALL = "values: {bleu: 27.8}"
         ("table1/small", "that one is the same as another"),
     ],
 )
-def test_the_same_measurement_elsewhere_is_there(house, same, said):
+def test_the_same_measurement_elsewhere_is_there(house, same, message):
     house.publish(PUBLISHED.replace(SMALL, f"same_as: {same}, {SMALL}"))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         load_paper("toy")
     house.publish(PUBLISHED.replace(SMALL, f"same_as: table1/big, {SMALL}"))
     rows = load_paper("toy").tables["table1"].rows
@@ -197,10 +197,10 @@ def test_updates_are_a_number_or_the_reason_why_they_are_unknown(house):
     text = BLEU.replace("updates: 100", "updates: until convergence")
     house.publish(PUBLISHED.replace(BLEU, text).replace(SMALL, f"updates: 20, {SMALL}"))
     rows = load_paper("toy").tables["table1"].rows
-    found = [
+    result = [
         (rows[row].rules["bleu"].updates, rows[row].rules["bleu"].updates_unknown) for row in ("big", "small")
     ]
-    assert found == [(None, "until convergence"), (20, None)]
+    assert result == [(None, "until convergence"), (20, None)]
 
 
 def test_a_counted_trained_number_states_the_updates_of_the_paper(house):

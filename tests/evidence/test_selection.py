@@ -10,7 +10,7 @@ SEEDS = frozenset({1, 2, 3, 4, 5})
 
 @pytest.fixture
 def made(house):
-    """What makes a record of one recipe: by seed, with fields changed."""
+    """Returns a function that makes a record of one recipe by seed, with changed fields."""
     name = house.recipe("big")
 
     def make(seed, day=1, **changes):
@@ -50,9 +50,9 @@ def test_a_record_of_another_device_counts_for_what_it_alone_measured(made):
     assert [selection.state(r) for r in (cpu, gpu, again)] == ["current", "current", "repeated"]
     assert (selection.used, selection.also) == ((cpu,), (gpu,)), "a seed counts once"
     for name, value in (("draw/seconds_cpu", 5.0), ("draw/seconds_gpu", 1.0), ("test/bleu", 35.0)):
-        found = sample(Goal("toy/big", "paper", name), selection)
-        assert [m.value for _, m in found.measured] == [value]
-        assert found.notes == ()
+        result = sample(Goal("toy/big", "paper", name), selection)
+        assert [m.value for _, m in result.measured] == [value]
+        assert result.notes == ()
     same = made(1, day=2, hardware={"device": "GPU"}, metrics=cpu.metrics)
     assert select(cpu, same).state(same) == "repeated", "another device alone adds nothing"
 

@@ -6,7 +6,7 @@ import pytest
 
 from repro.evidence.entries import UNEXPLAINED
 from repro.evidence.gate import Condition
-from repro.evidence.table import as_json, evidence, table
+from repro.evidence.table import as_json, read_evidence, table
 from tests.evidence.tested_rows import around, run_rows
 from tests.report.fakes import TEST
 
@@ -17,13 +17,13 @@ def checkout():
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("REPRO_RESULTS", raising=False)
         patch.delenv("REPRO_CONFIGS", raising=False)
-        yield evidence()
+        yield read_evidence()
 
 
 def test_every_number_of_every_published_file_has_a_row(checkout):
     rows = [r for r in table(checkout)["numbers"] if r["published"] is not None]
     listed = {(r["paper"], r["table"], r["row"], r["metric"]) for r in rows}
-    wanted = {
+    expected = {
         (paper.key, published.id, row.id, metric)
         for paper in checkout.papers
         for published in paper.tables.values()
@@ -31,7 +31,7 @@ def test_every_number_of_every_published_file_has_a_row(checkout):
         for metric in row.values
     }
     assert len(checkout.papers) == 8
-    assert listed == wanted
+    assert listed == expected
     rows = {(r["paper"], r["table"], r["row"]) for r in table(checkout)["numbers"]}
     assert rows == {
         (paper.key, published.id, row)
@@ -47,30 +47,30 @@ def test_every_number_has_a_recipe_a_derivation_or_a_reason(checkout):
 
 
 def test_every_claim_has_its_tests_or_what_it_needs(checkout):
-    found = table(checkout)
+    result = table(checkout)
     claims = {(paper.key, claim) for paper in checkout.papers for claim in paper.claims}
-    assert {(r["paper"], r["claim"]) for kind in ("tests", "untested") for r in found[kind]} == claims
-    assert [line["paper"] for line in found["rungs"]] == [paper.key for paper in checkout.comparison.papers]
+    assert {(r["paper"], r["claim"]) for kind in ("tests", "untested") for r in result[kind]} == claims
+    assert [line["paper"] for line in result["rungs"]] == [paper.key for paper in checkout.comparison.papers]
 
 
 def test_the_counted_numbers_of_the_rungs_are_those_of_the_rows(checkout):
-    found = table(checkout)
-    counted = {(r["paper"], r["table"], r["row"], r["metric"]) for r in found["numbers"] if r["counted"]}
-    assert sum(line["counted"] for line in found["rungs"]) == len(counted)
+    result = table(checkout)
+    counted = {(r["paper"], r["table"], r["row"], r["metric"]) for r in result["numbers"] if r["counted"]}
+    assert sum(line["counted"] for line in result["rungs"]) == len(counted)
 
 
 def test_the_file_is_stable_and_has_a_row_a_line(checkout):
     text = as_json(checkout)
     assert as_json(checkout) == text
-    found = json.loads(text)
-    assert found == json.loads(json.dumps(table(checkout)))
-    assert text.count("\n") == sum(map(len, found.values())) + 2 * len(found) + 2
+    result = json.loads(text)
+    assert result == json.loads(json.dumps(table(checkout)))
+    assert text.count("\n") == sum(map(len, result.values())) + 2 * len(result) + 2
     assert "NaN" not in text
     assert "Infinity" not in text
 
 
 def numbers(row, metric="bleu"):
-    return [r for r in table(evidence("toy"))["numbers"] if (r["row"], r["metric"]) == (row, metric)]
+    return [r for r in table(read_evidence("toy"))["numbers"] if (r["row"], r["metric"]) == (row, metric)]
 
 
 def test_a_number_without_a_recipe_has_one_row(house):
@@ -92,8 +92,8 @@ def test_each_experiment_and_scale_of_a_number_has_a_row(house):
     house.recipe("big", name="again")
     house.run(name, around(30))
     house.run(name, [1.0], "cpu")
-    found = [(r["experiment"], r["scale"], r["n"], r["mean"], r["verdict"]) for r in numbers("big")]
-    assert found == [
+    result = [(r["experiment"], r["scale"], r["n"], r["mean"], r["verdict"]) for r in numbers("big")]
+    assert result == [
         ("toy/big", "paper", 3, 30.0, "reproduced"),
         ("toy/again", "paper", 0, None, "not run"),
         ("toy/big", "cpu", 1, 1.0, "reduced scale"),
@@ -103,7 +103,7 @@ def test_each_experiment_and_scale_of_a_number_has_a_row(house):
 
 def test_a_test_has_its_rows_its_gate_and_its_effects(house):
     run_rows(house, text=TEST, big=around(30), base=around(28))
-    (row,) = table(evidence("toy"))["tests"]
+    (row,) = table(read_evidence("toy"))["tests"]
     assert [row[key] for key in ("test", "attempt", "scale", "column", "margin", "unit", "verdict", "core_hours")] == [
         "bigger-is-better/1", 1, "small", "bleu", "0.5", "BLEU", "same order", 0.5,
     ]  # fmt: skip
@@ -120,8 +120,8 @@ def test_a_test_has_its_rows_its_gate_and_its_effects(house):
 
 
 def test_what_is_not_tested_says_what_it_needs(house):
-    found = [tuple(row.values()) for row in table(evidence("toy"))["untested"]]
-    assert found == [
+    result = [tuple(row.values()) for row in table(read_evidence("toy"))["untested"]]
+    assert result == [
         ("toy", "base-ties-small", False, "8 GPU hours a row"),
         ("toy", "lower-perplexity", True, "needs the toys; nobody sells them"),
     ]

@@ -41,5 +41,5 @@ def outcome(name="bigger-is-better/1"):
     """The outcome of a test."""
     recipe.forget_files()
     comparison = compare("toy")
-    _, found = outcomes(comparison, comparison.papers[0])
-    return next(one for one in found if one.test.name == name)
+    _, result = outcomes(comparison, comparison.papers[0])
+    return next(one for one in result if one.test.name == name)

@@ -32,29 +32,29 @@ def runner(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: 
 
 @pytest.fixture(scope="session")
 def streams(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
-    """The same for a language model with a memory."""
+    """Runs of a language model with a memory."""
     return Runner(forks, tmp_path_factory.mktemp("streams"), small_store, STREAM)
 
 
 @pytest.fixture(scope="session")
 def compiled(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
-    """The same for that model with ``compile``."""
+    """Compiled runs of that model."""
     return Runner(forks, tmp_path_factory.mktemp("compiled"), small_store, COMPILED)
 
 
 @pytest.fixture(scope="session")
 def sticky(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
-    """The same for a language model with a sticky continuous memory."""
+    """Runs of a language model with a sticky continuous memory."""
     return Runner(forks, tmp_path_factory.mktemp("sticky"), small_store, STICKY)
 
 
 @pytest.fixture(scope="session")
 def talk(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
-    """The same for conversations, each with a memory of its own."""
+    """Runs on conversations, each with a memory of its own."""
     return Runner(forks, tmp_path_factory.mktemp("talk"), small_store, TALK)
 
 
 @pytest.fixture(scope="session")
 def bits(forks: Forks, tmp_path_factory: pytest.TempPathFactory, small_store: Path) -> Runner:
-    """The same for a classifier over a frozen body."""
+    """Runs of a classifier over a frozen body."""
     return Runner(forks, tmp_path_factory.mktemp("bits"), small_store, BITS)

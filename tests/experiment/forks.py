@@ -59,9 +59,9 @@ def attempt(asked: dict[str, Any]) -> list[int]:
     for rank in range(asked["ranks"]):
         child = os.fork()
         if child == 0:
-            said = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(said, 1)
-            os.dup2(said, 2)
+            output = os.open(asked["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(output, 1)
+            os.dup2(output, 2)
             rank_main(asked, rank)
         children.append(child)
     codes: dict[int, int] = {}

@@ -28,15 +28,15 @@ _PROTOCOL = re.compile(r"protocols\.\w+\.")  # with the name that a recipe gives
 
 
 def shape_of(recipe: Recipe) -> str:
-    """What decides which code runs: classes, switches, which numbers are 0, and what a batch holds."""
+    """Returns the facts that decide which code runs: classes, switches, which numbers are 0, and what a batch holds."""
     model, data = recipe.config["model"], recipe.config["data"]
-    said = {
+    output = {
         (_PROTOCOL.sub("protocols.", key), str(signs(value)))
         for key, value in flatten(model).items()
         if not _NUMBERS.fullmatch(key)
     }
     holds = fields_of(data)
-    return json.dumps([sorted(said), holds])
+    return json.dumps([sorted(output), holds])
 
 
 def signs(value: Any) -> Any:
@@ -48,10 +48,10 @@ def signs(value: Any) -> Any:
 
 def one_of_each(every: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
     """Experiments, each with a scale of its own, in groups of one shape."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    result: dict[str, list[tuple[str, str]]] = {}
     for experiment, scale in every:
-        found.setdefault(shape_of(load_recipe(experiment, scale)), []).append((experiment, scale))
-    return list(found.values())
+        result.setdefault(shape_of(load_recipe(experiment, scale)), []).append((experiment, scale))
+    return list(result.values())
 
 
 def write_sizes(folder: Path) -> None:

@@ -50,16 +50,16 @@ def main(experiment: str, what: str, world: int, micro_batches: int, budget: int
     run = prepare(
         recipe(experiment, world, micro_batches, budget), seed=2
     )  # whose first replies score above 0
-    task, data, found = run.parts.task, run.parts.data, {}
+    task, data, result = run.parts.task, run.parts.data, {}
     if what != "train":  # before training: the same weights at any world size
         run.trainer.test(task, datamodule=data, verbose=False)
-        found |= {m.name: [m.value, m.count, m.validation] for m in task.measurements()}
-        found["outputs"] = task.outputs()
+        result |= {m.name: [m.value, m.count, m.validation] for m in task.measurements()}
+        result["outputs"] = task.outputs()
     if what != "test":
         run.trainer.fit(task, datamodule=data)
-        found |= {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
+        result |= {"loss": run.curves.curves["train/loss"], "tokens": run.curves.tokens}
     if run.trainer.is_global_zero:
-        out.write_text(json.dumps(found))
+        out.write_text(json.dumps(result))
 
 
 def forked(asked: dict[str, Any], rank: int) -> None:

@@ -147,7 +147,7 @@ def run_folder(workshop: Workshop) -> Path:
 
 @dataclass
 class Outcome:
-    """What a run left behind that must not depend on interruptions."""
+    """The results of a run that must not depend on interruptions."""
 
     checkpoint: dict[str, Any]
     record: list[dict[str, Any]]

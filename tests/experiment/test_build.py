@@ -42,7 +42,7 @@ def test_parts_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"size": 3}, "input.init_args.size is 3, the data has 4 values of an input token"),
         ({"n_classes": 3}, "n_classes is 3, the data has 2 classes"),
@@ -50,8 +50,8 @@ def test_parts_that_fit() -> None:
         ({"longest": 11}, "examples have 12 tokens, the network learns 11 positions only"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(wrong: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_parts_that_do_not_fit_are_refused(wrong: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         check_examples(classifier(**wrong), BitMemoryData(**DATA))
 
 
@@ -74,15 +74,15 @@ def transcriber(size: int = 40, n_classes: int = 4, longest: int = 40) -> Transc
 
 
 def test_a_transcriber_and_recordings() -> None:
-    """Of at most 4 phonemes of at most 8 frames behind 2 of silence."""
+    """The recordings have at most 4 phonemes of at most 8 frames, each after 2 frames of silence."""
     data = AlignmentData(2, phonemes=3, shortest=2, longest=4)
     check_examples(transcriber(), data)
-    for wrong, said in (
+    for wrong, output in (
         ({"size": 39}, "input.init_args.size is 39, the data has 40 values of an input token"),
         ({"n_classes": 3}, "n_classes is 3, the data has 4 classes"),
         ({"longest": 39}, "examples have 40 tokens, the network learns 39 positions only"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=output):
             check_examples(transcriber(**wrong), data)
 
 

@@ -21,11 +21,11 @@ def test_average_is_the_mean_and_keeps_types(tmp_path: Path) -> None:
         }
         paths.append(tmp_path / f"{i}.ckpt")
         write(paths[-1], {"state_dict": state})
-    found = checkpoint.average(paths)
-    assert found["w"].tolist() == [3.0, 3.0]
-    assert found["w"].dtype == torch.float32
-    assert found["h"].dtype == torch.bfloat16
-    assert int(found["n"]) == 2, "what is no float comes from the last"
+    result = checkpoint.average(paths)
+    assert result["w"].tolist() == [3.0, 3.0]
+    assert result["w"].dtype == torch.float32
+    assert result["h"].dtype == torch.bfloat16
+    assert int(result["n"]) == 2, "what is no float comes from the last"
 
 
 def test_average_adds_in_double_precision(tmp_path: Path) -> None:

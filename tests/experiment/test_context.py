@@ -27,17 +27,17 @@ def group(*names: str) -> list[LoadedRun]:
 def slowly(reader: LoadedRun, places: list[int], context: int) -> Tensor:
     """Losses of a run, a window at a time."""
     tokens = reader.data.tokens("test").astype(np.int64)
-    found = []
+    result = []
     for place in places:
         ids = torch.from_numpy(tokens[place - context : place])[None]
-        found.append(-reader.net.vocabulary.log_probs(reader.net(ids).y)[0, -1, int(tokens[place])].double())
-    return torch.stack(found)
+        result.append(-reader.net.vocabulary.log_probs(reader.net(ids).y)[0, -1, int(tokens[place])].double())
+    return torch.stack(result)
 
 
 def test_every_run_is_asked_about_the_same_evenly_spread_places(workshop: Workshop) -> None:
     readers = group("one", "two")
-    told: list[str] = []
-    found = compare(readers, ASKED, told.append)
+    messages: list[str] = []
+    result = compare(readers, ASKED, messages.append)
     # 83 tokens, of which every other is an answer: 35 behind 12 others, at 13, 15, ..., 81
     answers = [13 + 2 * i for i in range(35)]
     places = [answers[i * 35 // 20] for i in range(20)]
@@ -48,12 +48,12 @@ def test_every_run_is_asked_about_the_same_evenly_spread_places(workshop: Worksh
     known = {c: torch.stack([slowly(reader, places, c) for reader in readers]) for c in range(2, 14, 2)}
     for key, ratio in (("0.2", 0.2), ("1", 1.0)):
         expected = relative_effective_context_length(known.__getitem__, ratio, 2, 2, longest=12)
-        assert [one["recl"][key] for one in found] == expected
-    assert [one["run"] for one in found] == [
+        assert [one["recl"][key] for one in result] == expected
+    assert [one["run"] for one in result] == [
         f"{PAPER}/{name}/paper/{_folder(workshop, name)}" for name in ("one", "two")
     ]
-    assert len(told) == len(set(told)), "losses are shared between the ratios"
-    assert told[0] == "context 2: 2 models, 20 places"
+    assert len(messages) == len(set(messages)), "losses are shared between the ratios"
+    assert messages[0] == "context 2: 2 models, 20 places"
 
 
 def _folder(workshop: Workshop, name: str) -> str:
@@ -70,9 +70,9 @@ def test_known_lengths_and_where_the_search_ended(
         return torch.full((len(places),), 9.0) - 0.1 * min(context, reaches[id(net)])
 
     monkeypatch.setattr(module, "losses_with_context", losses)
-    found = compare(readers, ASKED)
-    assert [one["recl"] for one in found] == [{"0.2": n, "1": n} for n in (6, 12, 12)]
-    assert [one["at_longest"]["1"] for one in found] == [False, True, True]
+    result = compare(readers, ASKED)
+    assert [one["recl"] for one in result] == [{"0.2": n, "1": n} for n in (6, 12, 12)]
+    assert [one["at_longest"]["1"] for one in result] == [False, True, True]
     further = compare(readers, ContextSettings(2, 2, 13, (1.0,), 20))
     assert [(one["recl"]["1"], one["at_longest"]["1"]) for one in further] == [
         (6, False),
@@ -161,21 +161,21 @@ def test_runs_of_other_data_are_refused(workshop: Workshop) -> None:
     finished("one")
     finished("lag", STREAM_RECIPE.replace("lag: 5", "lag: 7"))
     finished("symbols", STREAM_RECIPE.replace("size: 5", "size: 6"))
-    said = refused("one", "lag")
-    assert "same text only" in said
-    assert f"{PAPER}/one/paper/s1-" in said
-    assert f"{PAPER}/lag/paper/s1-" in said
-    said = refused("symbols", "one")
-    assert "vocabulary of 6" in said
-    assert "vocabulary of 5" in said
+    output = refused("one", "lag")
+    assert "same text only" in output
+    assert f"{PAPER}/one/paper/s1-" in output
+    assert f"{PAPER}/lag/paper/s1-" in output
+    output = refused("symbols", "one")
+    assert "vocabulary of 6" in output
+    assert "vocabulary of 5" in output
 
 
 def test_too_few_learned_positions_are_refused_before_anything_is_read(workshop: Workshop) -> None:
     finished("one")
     finished("learned", with_learned_positions(11))
-    said = refused("one", "learned")
-    assert f"{PAPER}/learned/paper/s1-" in said
-    assert "learned 11 positions: --longest must be at most 11, not 12" in said
+    output = refused("one", "learned")
+    assert f"{PAPER}/learned/paper/s1-" in output
+    assert "learned 11 positions: --longest must be at most 11, not 12" in output
     readers = [load_reader(f"{PAPER}/{name}") for name in ("one", "learned")]
     assert len(compare(readers, ContextSettings(2, 3, 11, (1.0,), 5))) == 2
 

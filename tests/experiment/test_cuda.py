@@ -58,11 +58,11 @@ def test_a_step_without_dropout_equals_that_of_the_cpu(recipe: Recipe) -> None:
     torch.manual_seed(1)
     parts = built(recipe)
     expected, gradients = step(parts, recipe, CPU, train=False)
-    losses, found = step(parts, recipe, CUDA, train=False)
+    losses, result = step(parts, recipe, CUDA, train=False)
     assert losses == pytest.approx(expected, rel=1e-4)
-    assert len(found) == len(gradients)
+    assert len(result) == len(gradients)
     norm = sum(float(g.norm()) ** 2 for g in gradients) ** 0.5
-    for one, other in zip(found, gradients, strict=True):
+    for one, other in zip(result, gradients, strict=True):
         assert float((one - other).norm()) <= TOLERANCE * norm
 
 

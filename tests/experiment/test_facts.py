@@ -39,9 +39,9 @@ def test_a_cpu_run_names_the_instructions_of_its_libraries(monkeypatch: pytest.M
 def test_a_gpu_run_names_the_precision_of_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
-    found = facts.hardware(1, 1, torch.device("cuda"))
-    assert found["matmul_precision"] == "highest"
-    assert found["NVIDIA_TF32_OVERRIDE"] == "1"
+    result = facts.hardware(1, 1, torch.device("cuda"))
+    assert result["matmul_precision"] == "highest"
+    assert result["NVIDIA_TF32_OVERRIDE"] == "1"
 
 
 def test_peak_is_in_bytes() -> None:

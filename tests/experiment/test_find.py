@@ -1,4 +1,4 @@
-"""Where an interrupted run goes on: the newest sound checkpoint, or anew."""
+"""An interrupted run resumes from the newest sound checkpoint, or begins again."""
 
 import os
 import shutil
@@ -28,8 +28,8 @@ def break_(folder: Path, step: int) -> None:
 
 
 def test_nothing_there_is_a_beginning(tmp_path: Path) -> None:
-    found = find(saver_of(tmp_path, []), 100)
-    assert (found.path, found.step, found.unusable) == (None, 0, [])
+    result = find(saver_of(tmp_path, []), 100)
+    assert (result.path, result.step, result.unusable) == (None, 0, [])
 
 
 def test_the_newest_sound_one_is_found_and_damaged_ones_are_named(tmp_path: Path) -> None:
@@ -37,9 +37,9 @@ def test_the_newest_sound_one_is_found_and_damaged_ones_are_named(tmp_path: Path
     assert find(saver, 100).step == 34
     break_(tmp_path, 34)
     manifest_path(checkpoint_path(tmp_path, 30)).unlink()
-    found = find(saver, 100)
-    assert found.step == 20
-    first, second = found.damaged.values()
+    result = find(saver, 100)
+    assert result.step == 20
+    first, second = result.damaged.values()
     assert first.startswith("it has 100 bytes, not ")
     assert second == "it has no manifest, so it was never finished"
 
@@ -48,16 +48,16 @@ def test_all_damaged_is_a_beginning(tmp_path: Path) -> None:
     saver = saver_of(tmp_path, [10, 20])
     break_(tmp_path, 10)
     break_(tmp_path, 20)
-    found = find(saver, 100)
-    assert (found.path, len(found.damaged)) == (None, 2)
+    result = find(saver, 100)
+    assert (result.path, len(result.damaged)) == (None, 2)
 
 
 def test_a_run_goes_back_to_before_a_damaged_one_that_would_be_averaged(tmp_path: Path) -> None:
     saver = saver_of(tmp_path, [60, 70, 80, 90, 94], average_last=3, keep=4)
     break_(tmp_path, 80)
-    found = find(saver, 100)  # the final model is the mean of 80, 90 and 100
-    assert found.step == 70
-    assert found.later == [checkpoint_path(tmp_path, 94), checkpoint_path(tmp_path, 90)]
+    result = find(saver, 100)  # the final model is the mean of 80, 90 and 100
+    assert result.step == 70
+    assert result.later == [checkpoint_path(tmp_path, 94), checkpoint_path(tmp_path, 90)]
     assert find(saver, 1000).step == 94, "80 is not among the last three of a longer run"
 
 
@@ -69,9 +69,9 @@ def test_a_run_goes_back_to_before_a_damaged_best(tmp_path: Path) -> None:
         write(best_path(tmp_path, best), {"state_dict": {}})
     assert find(saver, 100).step == 40
     os.truncate(best_path(tmp_path, 30), 100)
-    found = find(saver, 100)
-    assert (found.step, list(found.damaged)) == (20, [best_path(tmp_path, 30)])
-    assert found.later == [checkpoint_path(tmp_path, 40), checkpoint_path(tmp_path, 30)]
+    result = find(saver, 100)
+    assert (result.step, list(result.damaged)) == (20, [best_path(tmp_path, 30)])
+    assert result.later == [checkpoint_path(tmp_path, 40), checkpoint_path(tmp_path, 30)]
 
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -90,16 +90,16 @@ def forget(workshop: Workshop, folder: Path) -> None:
 def test_a_damaged_checkpoint_is_set_aside_aloud_and_the_run_ends_the_same(
     workshop: Workshop, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wanted = run(tiny(), 1, "x")
+    expected = run(tiny(), 1, "x")
     folder = tiny().run_dir(1)
     forget(workshop, folder)
     break_(folder / "checkpoints", 6)
     capsys.readouterr()
     again = run(tiny(), 1, "x")
-    said = capsys.readouterr()
-    assert "step-00000006.ckpt is damaged (it has 100 bytes" in said.err
-    assert "resuming from step 4" in said.out
-    assert again.metrics == wanted.metrics
+    output = capsys.readouterr()
+    assert "step-00000006.ckpt is damaged (it has 100 bytes" in output.err
+    assert "resuming from step 4" in output.out
+    assert again.metrics == expected.metrics
     names = [p.name for p in (folder / "checkpoints").iterdir() if "damaged" in p.name]
     assert sorted(names) == ["step-00000006.ckpt.damaged", "step-00000006.ckpt.damaged.json"]
 

@@ -1,4 +1,4 @@
-"""Where a run's first weights come from: another run's, or that run's whole state."""
+"""The initial weights of a run: another run's, or that run's whole state."""
 
 from typing import Any
 
@@ -82,9 +82,9 @@ def test_stages_run_one_after_another_are_one_training(workshop: Workshop) -> No
     at_once = run(whole, 1, "x")
     before = run(first, 1, "x")
     record = run(second, 1, "x")
-    wanted, found = (last_of(name, 12) for name in ("transformer-xl/whole", "transformer-xl/second"))
+    expected, result = (last_of(name, 12) for name in ("transformer-xl/whole", "transformer-xl/second"))
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "random_states", "carried", "EchoData"):
-        assert not differences(found[part], wanted[part], part)[:3]
+        assert not differences(result[part], expected[part], part)[:3]
     assert record.start_from == {"run_id": before.run_id, "checkpoint_sha256": before.checkpoint_sha256}
     assert record.tokens == at_once.tokens > before.tokens, "those of both stages"
     assert record.curves["train/loss"] == at_once.curves["train/loss"]
@@ -115,11 +115,11 @@ def test_a_training_that_cannot_go_on_is_refused(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [("start_with: all\n", "'all' does not fit; start_from takes weights, everything, body"),
      ("start_with: everything\n", "'everything' does not fit; start_from takes")],
 )  # fmt: skip
-def test_what_to_start_with_is_checked(workshop: Workshop, more: str, said: str) -> None:
+def test_what_to_start_with_is_checked(workshop: Workshop, more: str, message: str) -> None:
     workshop.recipe(STREAM_RECIPE + more, "alone", paper="transformer-xl")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         _ = load_recipe("transformer-xl/alone").hash8

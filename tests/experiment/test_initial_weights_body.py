@@ -60,10 +60,10 @@ def gpt2(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """A store of tiny GPT-2 weights in a data folder of the test's own; what a body should get of them."""
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("gpt2", save(tmp_path / "given", official("gpt2")), say=lambda line: None)
-    found = translate("gpt2", official("gpt2"))
-    del found[TOKENS]
-    return found
+    prepare("gpt2", save(tmp_path / "given", official("gpt2")), report=lambda line: None)
+    result = translate("gpt2", official("gpt2"))
+    del result[TOKENS]
+    return result
 
 
 def begun(name: str, seed: int = 1) -> tuple[Any, dict[str, str] | None]:
@@ -125,7 +125,7 @@ def test_a_vision_transformer_keeps_its_positions(
 ) -> None:
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("vit-base", save(tmp_path / "given", official("vit-base")), say=lambda line: None)
+    prepare("vit-base", save(tmp_path / "given", official("vit-base")), report=lambda line: None)
     body = "repro.models.VisionTransformer"
     net, origin = begun(bits(workshop, "pretrained: vit-base\n", old="repro.models.Gpt2", new=body))
     place = "positions.table.table.weight"
@@ -138,18 +138,18 @@ def test_a_vision_transformer_keeps_its_positions(
 def test_what_a_run_begins_with_is_part_of_what_it_is(workshop: Workshop) -> None:
     plain = load_recipe(bits(workshop, name="plain"), "cpu")
     whole = load_recipe(bits(workshop, "pretrained: gpt2\n", "whole"), "cpu")
-    said = load_recipe(bits(workshop, "pretrained: gpt2\nstart_with: body\n", "said"), "cpu")
+    output = load_recipe(bits(workshop, "pretrained: gpt2\nstart_with: body\n", "said"), "cpu")
     drawn = load_recipe(bits(workshop, "pretrained: gpt2\nstart_with: statistics\n", "drawn"), "cpu")
     bit = load_recipe(bits(workshop, f"start_from: {FROZEN}/plain\nstart_with: body\n", "bit"), "cpu")
     assert len({r.hash8 for r in (plain, whole, drawn, bit)}) == 4
-    assert said.hash8 == whole.hash8, "a default that is written out changes nothing"
+    assert output.hash8 == whole.hash8, "a default that is written out changes nothing"
     assert whole.signature["pretrained"] == "gpt2"
     assert bit.signature["start_with"] == "body"
     assert not {"pretrained", "start_from", "start_with"} & plain.signature.keys()
 
 
 @pytest.mark.parametrize(
-    ("header", "said"),
+    ("header", "message"),
     [
         (
             "pretrained: gpt2\nstart_with: weights\n",
@@ -161,15 +161,17 @@ def test_what_a_run_begins_with_is_part_of_what_it_is(workshop: Workshop) -> Non
         (f"start_from: {TINY}\npretrained: gpt2\n", "start_from and pretrained"),
     ],
 )
-def test_headers_that_contradict_each_other_are_refused(workshop: Workshop, header: str, said: str) -> None:
+def test_headers_that_contradict_each_other_are_refused(
+    workshop: Workshop, header: str, message: str
+) -> None:
     name = bits(workshop, header)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         _ = load_recipe(name, "cpu").hash8
     assert call("run", name, "--scale", "cpu").code == 2
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         (
             "max_length: 12",
@@ -183,10 +185,10 @@ def test_headers_that_contradict_each_other_are_refused(workshop: Workshop, head
     ],
 )
 def test_a_body_that_the_weights_do_not_fit_is_refused(
-    workshop: Workshop, gpt2: Weights, old: str, new: str, said: str
+    workshop: Workshop, gpt2: Weights, old: str, new: str, message: str
 ) -> None:
     name = bits(workshop, "pretrained: gpt2\n", old=old, new=new)
-    with pytest.raises(UserError, match=rf"{name}.*gpt2:.*{said}"):
+    with pytest.raises(UserError, match=rf"{name}.*gpt2:.*{message}"):
         begun(name)
 
 
@@ -234,8 +236,8 @@ def test_a_body_of_another_length_is_refused(workshop: Workshop) -> None:
     run(load_recipe(bits(workshop, name="first"), "cpu"), 1, "x")
     header = f"start_from: {FROZEN}/first\nstart_with: body\n"
     name = bits(workshop, header, "second", old="max_length: 12", new="max_length: 30")
-    said = r"positions\.table\.table\.weight.*\[12, 16\].*\[30, 16\]"
-    with pytest.raises(UserError, match=said):
+    output = r"positions\.table\.table\.weight.*\[12, 16\].*\[30, 16\]"
+    with pytest.raises(UserError, match=output):
         begun(name)
 
 

@@ -65,7 +65,7 @@ def _weights(workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """A store of tiny GPT-2 weights."""
     shrink(monkeypatch)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
-    prepare("gpt2", save(tmp_path / "given", official("gpt2")), say=lambda line: None)
+    prepare("gpt2", save(tmp_path / "given", official("gpt2")), report=lambda line: None)
 
 
 def written(workshop: Workshop, *changes: tuple[str, str]) -> str:
@@ -88,9 +88,9 @@ def begun(name: str) -> Any:
 
 
 def test_every_weight_is_gpt2s(workshop: Workshop) -> None:
-    net, wanted = begun(written(workshop)), translate("gpt2", official("gpt2"))
-    assert net.state_dict().keys() == wanted.keys()
-    assert all(torch.equal(value, wanted[name]) for name, value in net.state_dict().items())
+    net, expected = begun(written(workshop)), translate("gpt2", official("gpt2"))
+    assert net.state_dict().keys() == expected.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in net.state_dict().items())
 
 
 def test_a_run_with_memories_trains_both_and_says_where_it_began(workshop: Workshop) -> None:
@@ -113,7 +113,7 @@ def test_a_run_with_memories_trains_both_and_says_where_it_began(workshop: Works
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("max_length: 12", "max_length: 16", r"\[12, 16\] in the weights and \[16, 16\]"),
         ("d_model: 16", "d_model: 8", r"\[12, 16\] in the weights and \[12, 8\]"),
@@ -124,8 +124,8 @@ def test_a_run_with_memories_trains_both_and_says_where_it_began(workshop: Works
         ("pretrained: gpt2", "pretrained: vit-base", "no store vit-base/weights"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_one_line(workshop: Workshop, old: str, new: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_what_does_not_fit_is_one_line(workshop: Workshop, old: str, new: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
         begun(written(workshop, (old, new)))
     assert "\n" not in str(caught.value)
 

@@ -94,9 +94,9 @@ def trained(parts: Parts, recipe: Recipe, device: torch.device) -> None:
     packed = sum(isinstance(module, BidirectionalLSTM) for module in task.modules())
     for number, batch in enumerate(training_batches(parts, recipe, device)):
         with OneDevice(allowed=PACKING * packed + matrices(task)):
-            found = task.training_step(batch, number)
-            found["loss"].backward()
-        tensors = [found["loss"], *(value for value in found["sums"].values() if isinstance(value, Tensor))]
+            result = task.training_step(batch, number)
+            result["loss"].backward()
+        tensors = [result["loss"], *(value for value in result["sums"].values() if isinstance(value, Tensor))]
         assert all(one.device == device for one in tensors)
     reached = [p for p in task.parameters() if p.grad is not None]
     assert reached
@@ -120,9 +120,9 @@ def test_a_recipe_trains_and_is_scored(
 
 
 def waits_of(net: nn.Module) -> dict[str, int]:
-    """How often one step of training waits for the device, and where."""
-    found = {name: each * sum(map(does, net.modules())) for name, (does, each) in WAITS.items()}
-    return {name: count for name, count in found.items() if count}
+    """Counts how often one step of training waits for the device, and names the places."""
+    result = {name: each * sum(map(does, net.modules())) for name, (does, each) in WAITS.items()}
+    return {name: count for name, count in result.items() if count}
 
 
 def decodes(task: Any, evaluation: Evaluation) -> bool:
@@ -158,7 +158,7 @@ def scored(parts: Parts, recipe: Recipe, evaluation: Evaluation) -> None:
 
 
 def kinds(fields: Any) -> list[Any]:
-    """Of every field of a batch whether it is there, its kind and its number of axes."""
+    """Returns for each field of a batch whether it is there, its kind and its number of axes."""
     if isinstance(fields, Tensor):
         return [fields.dtype, fields.dim()]
     return [kinds(one) for one in fields] if isinstance(fields, tuple) else [type(fields)]

@@ -28,15 +28,15 @@ def test_what_layers_share_counts_once_in_every_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "said"),
+    ("experiment", "message"),
     [
         ("transformer-xl/enwik8-12l", "equal to the printed count within its rounding"),
         ("transformer-xl/wt103-large", "the header of the recipe says why"),
         ("attention-is-all-you-need/base", "a vocabulary of about 40,745"),
     ],
 )
-def test_a_difference_is_explained(experiment: str, said: str) -> None:
-    assert said in describe(count(load_recipe(experiment)))
+def test_a_difference_is_explained(experiment: str, message: str) -> None:
+    assert message in describe(count(load_recipe(experiment)))
 
 
 def test_the_unit_of_a_printed_count() -> None:
@@ -72,7 +72,7 @@ def test_what_receives_a_gradient_is_what_the_paper_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("groups", "found"),
+    ("groups", "result"),
     [
         (["attention", "output"], {"output": 170, "attention": 2 * (4 * 256 + 4 * 16)}),
         (["last_attention"], {"last_attention": 4 * 256 + 4 * 16}),
@@ -82,8 +82,8 @@ def test_what_receives_a_gradient_is_what_the_paper_counts() -> None:
         ),
     ],
 )
-def test_each_parameter_is_in_one_group(groups: list[str], found: dict[str, int]) -> None:
-    assert trained(pictures(body=Gpt2(16, 2, 2, 8), trained=groups)) == found
+def test_each_parameter_is_in_one_group(groups: list[str], result: dict[str, int]) -> None:
+    assert trained(pictures(body=Gpt2(16, 2, 2, 8), trained=groups)) == result
 
 
 def test_recurrent_layers_are_in_none() -> None:
@@ -114,9 +114,9 @@ def test_what_is_trained_is_shown() -> None:
     counted = count(Recipe("frozen-pretrained-transformer/x", "small", config))
     assert counted["trained"] == PICTURES
     assert counted["trained_total"] == sum(PICTURES.values())
-    shown = describe(counted)
-    assert "norms                 38,400   trained" in shown
-    assert f"total        {sum(PICTURES.values()):>15,}   trained" in shown
+    displayed = describe(counted)
+    assert "norms                 38,400   trained" in displayed
+    assert f"total        {sum(PICTURES.values()):>15,}   trained" in displayed
     plain = count(load_recipe("transformer-xl/enwik8-12l"))
     assert (plain["trained"], plain["trained_total"]) == ({}, plain["total"])
     assert "trained" not in describe(plain)

@@ -90,9 +90,9 @@ def test_shares_of_a_batch_follow_the_whole_batch(launch: Launcher, world: int, 
     whole, shares = launch.trained(1), launch.trained(world, micro_batches)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == len(shares["loss"]) == 20
-    for (step, wanted), (same, found) in zip(whole["loss"], shares["loss"], strict=True):
+    for (step, expected), (same, result) in zip(whole["loss"], shares["loss"], strict=True):
         assert same == step
-        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+        assert result == pytest.approx(expected, rel=1e-5), f"step {step}"
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
 
 
@@ -118,8 +118,8 @@ def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     shares = launch.trained(world, micro_batches, experiment)
     assert shares["tokens"] == whole["tokens"]
     assert len(whole["loss"]) == 20, "more than two epochs"
-    for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
-        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+    for (step, expected), (_, result) in zip(whole["loss"], shares["loss"], strict=True):
+        assert result == pytest.approx(expected, rel=1e-5), f"step {step}"
     assert whole["loss"][-1][1] < whole["loss"][0][1], "nothing was learnt, so nothing was compared"
 
 
@@ -145,8 +145,8 @@ def test_classifiers_score_alike_and_train_alike_at_any_world_size(launch: Launc
     assert [one[kind.format("loss")][1] for kind in kinds] == [66, 66, 30, 36]
     assert shares["tokens"] == one["tokens"] == 20 * 8 * 6
     assert len(one["loss"]) == 20, "more than two epochs"
-    for (step, wanted), (_, found) in zip(one["loss"], shares["loss"], strict=True):
-        assert found == pytest.approx(wanted, rel=1e-5), f"step {step}"
+    for (step, expected), (_, result) in zip(one["loss"], shares["loss"], strict=True):
+        assert result == pytest.approx(expected, rel=1e-5), f"step {step}"
     losses = [value for _, value in one["loss"]]
     assert sum(losses[-5:]) < sum(losses[:5]), "nothing was learnt, so nothing was compared"
 
@@ -170,5 +170,5 @@ def test_conversations_of_ranks_and_micro_batches_follow_the_whole_batch(
     whole = launch.trained(1, experiment=TALK)
     shares = launch.trained(world, micro_batches, TALK)
     assert shares["tokens"] == whole["tokens"]
-    for (step, wanted), (_, found) in zip(whole["loss"], shares["loss"], strict=True):
-        assert found == pytest.approx(wanted, rel=1e-4), step
+    for (step, expected), (_, result) in zip(whole["loss"], shares["loss"], strict=True):
+        assert result == pytest.approx(expected, rel=1e-4), step

@@ -74,11 +74,11 @@ def test_what_is_known_at_the_start_is_what_the_record_will_say(workshop: Worksh
     current = prepare(load_recipe(name, "cpu"), 1)
     ready(current)
     first = first_event(current)
-    told = first["config"]
+    messages = first["config"]
     assert first["run"] == current.recipe.run_id(1)
-    assert set(told) >= {"commit", "dirty", "data", "versions", "hardware", "precision", "start_from"}
-    assert len(told["data"]["manifest_sha256"]) == 64
-    assert all(sum(counts.values()) > 0 for counts in told["data"]["counts"].values())
+    assert set(messages) >= {"commit", "dirty", "data", "versions", "hardware", "precision", "start_from"}
+    assert len(messages["data"]["manifest_sha256"]) == 64
+    assert all(sum(counts.values()) > 0 for counts in messages["data"]["counts"].values())
     assert str(workshop.root) not in json.dumps(first)
 
 

@@ -19,7 +19,7 @@ HOWS = ("SIGKILL", "SIGUSR1")
 
 def check(runner: Runner, tmp_path: Path, ranks: int, workers: int, stops: list[tuple[str, str]]) -> None:
     """Interrupts a run at each stop in turn, lets it end, and compares it with the uninterrupted one."""
-    wanted = runner.whole(ranks)
+    target = runner.whole(ranks)
     workshop = runner.project(tmp_path / "interrupted")
     for point, how in stops:
         codes = runner.attempt(workshop, ranks, workers, point, (how,))
@@ -29,9 +29,9 @@ def check(runner: Runner, tmp_path: Path, ranks: int, workers: int, stops: list[
         assert set(codes) <= expected, (point, codes, said(workshop))
         assert (-9 in codes) == (how == "SIGKILL"), (point, codes, said(workshop))
     assert runner.attempt(workshop, ranks, workers) == [0] * ranks, said(workshop)
-    found = outcome(workshop)
+    result = outcome(workshop)
     for part in ("order", "checkpoint", "record", "outputs"):
-        wrong = differences(getattr(found, part), getattr(wanted, part), part)
+        wrong = differences(getattr(result, part), getattr(target, part), part)
         assert not wrong, wrong[:5]
 
 

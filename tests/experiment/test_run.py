@@ -106,7 +106,7 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
 ) -> None:
     recipe = tiny()
     whole = run(recipe, seed=1, command="x")
-    wanted = final_weights(recipe)
+    expected = final_weights(recipe)
     shutil.rmtree(workshop.runs)
     shutil.rmtree(workshop.results / "runs")
 
@@ -118,8 +118,8 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
         run(recipe, seed=1, command="x")
     monkeypatch.setattr(session, "make_trainer", original)
     resumed = run(recipe, seed=1, command="x")
-    found = final_weights(recipe)
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    result = final_weights(recipe)
+    assert all(torch.equal(result[name], expected[name]) for name in expected)
     assert resumed.tokens == whole.tokens
     assert resumed.curves["train/loss"] == whole.curves["train/loss"]
 
@@ -211,10 +211,10 @@ def test_a_run_that_meets_its_stop_rule_is_the_shorter_run(workshop: Workshop) -
     made = run(recipe, seed=1, command="x")
     assert made.steps == 4
     assert [step for step, _ in made.curves["val/loss"]] == [2, 4]
-    wanted = final_weights(recipe)
+    expected = final_weights(recipe)
     shorter = tiny(**{"trainer.val_check_interval": 2, "trainer.max_steps": 4})
     run(shorter, seed=1, command="x")
-    assert all(torch.equal(wanted[name], value) for name, value in final_weights(shorter).items())
+    assert all(torch.equal(expected[name], value) for name, value in final_weights(shorter).items())
 
 
 @pytest.mark.parametrize("lost", [False, True], ids=["whole", "last-checkpoint-lost"])
@@ -224,7 +224,7 @@ def test_a_run_that_met_its_stop_rule_is_not_trained_further(
     recipe = stopping(**{"checkpoints.average_last": 1, "checkpoints.every_steps": 3})
     run(recipe, seed=1, command="x")
     folder = recipe.run_dir(1)
-    wanted = final_weights(recipe)
+    expected = final_weights(recipe)
     (folder / RECORD_FILE).unlink()
     (folder / MODEL_FILE).unlink()
     shutil.rmtree(workshop.results / "runs")
@@ -233,7 +233,7 @@ def test_a_run_that_met_its_stop_rule_is_not_trained_further(
     else:
         monkeypatch.setattr(pl.Trainer, "fit", None)
     assert run(recipe, seed=1, command="x").steps == 4
-    assert all(torch.equal(wanted[name], value) for name, value in final_weights(recipe).items())
+    assert all(torch.equal(expected[name], value) for name, value in final_weights(recipe).items())
 
 
 def test_a_stop_rule_names_a_metric_that_is_measured(workshop: Workshop) -> None:
@@ -324,9 +324,9 @@ def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> N
 def test_the_precision_of_products_is_part_of_the_hash_and_set_for_the_run(workshop: Workshop) -> None:
     usual, faster = tiny(), tiny(matmul_precision="high")
     assert tiny(matmul_precision="highest").config_hash == usual.config_hash != faster.config_hash
-    for recipe, wanted in ((faster, "high"), (usual, "highest")):
+    for recipe, expected in ((faster, "high"), (usual, "highest")):
         prepare(recipe, 1)
-        assert torch.get_float32_matmul_precision() == wanted
+        assert torch.get_float32_matmul_precision() == expected
     with pytest.raises(UserError, match=r"matmul_precision.*highest.*higher"):
         prepare(tiny(matmul_precision="higher"), 1)
 

@@ -29,9 +29,9 @@ def test_all_ranks_save_and_ask_to_be_requeued(
 ) -> None:
     assert runner.attempt(workshop, 2, 0, point, signals, only) == [75, 75], said(workshop)
     folder = run_folder(workshop)
-    found = status(folder)
-    assert found["state"] == "requeue"
-    assert found["attempt"] == 1
+    result = status(folder)
+    assert result["state"] == "requeue"
+    assert result["attempt"] == 1
     newest = checkpoints(folder / "checkpoints")[-1]
     assert fault(newest) is None
     assert newest.name == {"step 8": "step-00000009.ckpt", "during a save": "step-00000006.ckpt"}[point]
@@ -39,7 +39,7 @@ def test_all_ranks_save_and_ask_to_be_requeued(
     runner.attempt(workshop, 2, 0, "step 12", ("SIGUSR1",))
     assert "resuming from step " in said(workshop)
     again = status(folder)
-    assert (again["attempt"], again["resumed_from"]) == (2, found["step"])
+    assert (again["attempt"], again["resumed_from"]) == (2, result["step"])
 
 
 def test_a_second_run_may_use_another_number_of_ranks(runner: Runner, workshop: Workshop) -> None:

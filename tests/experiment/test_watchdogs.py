@@ -29,13 +29,13 @@ def test_nan_on_one_rank_stops_both_at_that_step(
     assert runner.attempt(workshop, 2, only=only, poison=(module, 7, what)) == [1, 1], said(workshop)
     assert time.monotonic() - began < 30
     folder = run_folder(workshop)
-    found = status(folder)
-    assert found["state"] == "failed"
-    assert found["message"].startswith("step 8 is not finite, nothing was updated: ")
-    assert module in found["message"]
+    result = status(folder)
+    assert result["state"] == "failed"
+    assert result["message"].startswith("step 8 is not finite, nothing was updated: ")
+    assert module in result["message"]
     if what == "output":
-        assert f"rank {only}: the loss is nan" in found["message"]
-        assert f"rank {1 - only}" not in found["message"]
+        assert f"rank {only}: the loss is nan" in result["message"]
+        assert f"rank {1 - only}" not in result["message"]
     assert checkpoints(folder / "checkpoints")[-1].name == "step-00000006.ckpt"
     assert runner.attempt(workshop, 2) == [0, 0], "without the fault it goes on"
 
@@ -58,8 +58,8 @@ def test_a_dead_or_stopped_rank_ends_the_others_within_the_limit(
     assert codes[1 - only] == 1, (codes, said(workshop))
     if name == "SIGSTOP":
         assert "nothing moved for 4 s (training, " in said(workshop)
-        found = status(run_folder(workshop))
-        assert found["state"] == "failed"
-        assert "nothing moved" in found["message"]
+        result = status(run_folder(workshop))
+        assert result["state"] == "failed"
+        assert "nothing moved" in result["message"]
     assert fault(checkpoints(run_folder(workshop) / "checkpoints")[-1]) is None
     assert runner.attempt(workshop, 2) == [0, 0], said(workshop)

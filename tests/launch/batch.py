@@ -30,7 +30,7 @@ JOB = {
 
 @dataclass
 class Ended:
-    """How a script ended.
+    """The result of a script.
 
     Attributes:
         code: its exit code.
@@ -50,8 +50,8 @@ class Ended:
     @property
     def ranks(self) -> list[str]:
         """The words of the srun that starts the ranks."""
-        (found,) = [call for call in self.of("srun") if "run" in call]
-        return found
+        (result,) = [call for call in self.of("srun") if "run" in call]
+        return result
 
 
 def run_batch(script: str, root: Path, ranks: str = "", **variables: str) -> Ended:

@@ -48,13 +48,13 @@ class FakeCluster(FakeSlurm):
 
     def refuses(self, *numbers: int, complaint: str = "", silent: bool = False) -> None:
         """The job ids that sbatch refuses, in which words; or it takes jobs, and times out (``silent``)."""
-        said = {"refuses": numbers, "complaint": complaint, "silent": silent}
-        (self.folder / "sbatch.json").write_text(json.dumps(said), encoding="utf-8")
+        output = {"refuses": numbers, "complaint": complaint, "silent": silent}
+        (self.folder / "sbatch.json").write_text(json.dumps(output), encoding="utf-8")
 
     def tasks(self) -> list[str]:
-        """What is in the queue."""
-        found = json.loads((self.folder / "squeue.json").read_text())["tasks"]
-        return [f"{t['ArrayJobID']}_{t['ArrayTaskID']}".removesuffix("_N/A") for t in found]
+        """The tasks in the queue."""
+        result = json.loads((self.folder / "squeue.json").read_text())["tasks"]
+        return [f"{t['ArrayJobID']}_{t['ArrayTaskID']}".removesuffix("_N/A") for t in result]
 
     def comments(self) -> list[str]:
         return [t["Comment"] for t in json.loads((self.folder / "squeue.json").read_text())["tasks"]]

@@ -68,12 +68,12 @@ class FakeSlurm:
     folder: Path
     ledger: list[Submission] = field(default_factory=list)
 
-    def answers(self, command: str, **said: Any) -> None:
-        """What a command says from now on: out, err, code, tasks (squeue), refuses, hangs."""
+    def answers(self, command: str, **output: Any) -> None:
+        """Sets the response of a command: out, err, code, tasks (squeue), refuses, hangs."""
         path = self.folder / command
         path.write_text(SCRIPT, encoding="utf-8")
         path.chmod(0o755)
-        (self.folder / f"{command}.json").write_text(json.dumps(said), encoding="utf-8")
+        (self.folder / f"{command}.json").write_text(json.dumps(output), encoding="utf-8")
 
     def queue(self, *tasks: dict[str, Any]) -> None:
         self.answers("squeue", tasks=list(tasks))
@@ -90,7 +90,7 @@ class FakeSlurm:
         return [call for call in words if command in ("", call[0])]
 
     def environment(self) -> dict[str, str]:
-        """Of the last call."""
+        """The environment of the last call."""
         return dict(json.loads((self.folder / "calls.jsonl").read_text().splitlines()[-1])["env"])
 
     def submit(self, name: str, number: int | None, *runs: str, job: str = "job") -> Submission:

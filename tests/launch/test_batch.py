@@ -1,4 +1,4 @@
-"""What the script does on a node: run here in bash, with an srun that ends as told."""
+"""The script on a node: run in bash, with a fake srun."""
 
 import socket
 from dataclasses import replace
@@ -83,12 +83,12 @@ def status(here: Places, state: str, step: int = 7, resumed_from: int = 3) -> st
 
 def attempts(here: Places, folder: Path, *ranks: str) -> list[bool]:
     """Whether each attempt of a job, one after the other, was requeued."""
-    found = []
+    result = []
     for i, one in enumerate(ranks):
         ended = run_batch(script(here, max_requeues=9), folder / str(i), f"{one}; exit 75")
-        found.append(bool(ended.of("scontrol")))
-        assert ("two attempts in a row made no new step" in ended.out) == (not found[-1])
-    return found
+        result.append(bool(ended.of("scontrol")))
+        assert ("two attempts in a row made no new step" in ended.out) == (not result[-1])
+    return result
 
 
 def test_two_attempts_in_a_row_without_a_new_step_end_the_requeues(here: Places, tmp_path: Path) -> None:
@@ -178,8 +178,8 @@ def test_modules_and_variables(here: Places, tmp_path: Path) -> None:
     )
     ended = run_batch(text, tmp_path / "node")
     assert ended.of("module") == [["load", "cuda/12.8"]]
-    found = ended.environment
-    assert (found["OWN"], found["LATE"], found["REPRO_STALL_S"]) == ("a 'b' $(x)", "a 'b' $(x)", "60")
+    result = ended.environment
+    assert (result["OWN"], result["LATE"], result["REPRO_STALL_S"]) == ("a 'b' $(x)", "a 'b' $(x)", "60")
 
 
 def test_the_container_sees_the_suites_folders(here: Places, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What would be submitted: scripts, what they cost, nothing written."""
+"""The plan of a submission: scripts and costs; nothing is written."""
 
 import re
 import time
@@ -131,7 +131,7 @@ def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("targets", "changes", "said"),
+    ("targets", "changes", "message"),
     [
         ([], {}, "no target"),
         (["alhpa"], {}, "nearest: alpha"),
@@ -143,8 +143,8 @@ def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
         (["alpha"], {"seeds": named(*range(1001))}, "--seeds names 1001 seeds; a job array holds 1000 runs"),
     ],
 )
-def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         make_plan(request(*targets, **changes), {})
 
 
@@ -167,12 +167,12 @@ def test_a_secret_in_the_profile_or_the_comment_is_seen(
     monkeypatch.setenv("MY_PASSWORD", SECRET)
     monkeypatch.setenv("PIN_KEY", "1234567890")
     world.write("clusters/odd.yaml", yaml.safe_dump({"gpus_per_node": 0, "env": {"OWN": SECRET}}))
-    for changes, said in (
+    for changes, output in (
         ({"cluster": "odd"}, r"env: OWN of the cluster profile would hold the value of \$MY_PASSWORD"),
         ({"comment": SECRET}, r"the command line would hold the value of \$MY_PASSWORD"),
         ({"overrides": [("model.x", 1234567890)]}, r"--model\.x would hold the value of \$PIN_KEY"),
     ):
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=output):
             make_plan(request("alpha/base", **changes), {})
 
 
@@ -191,9 +191,9 @@ def test_names(world: World) -> None:
 def test_names_sort_by_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two submissions of one second, too: the newest of a run's counts."""
     moments = [1_700_000_000_999, 1_700_000_001_000, 1_700_000_001_001, 1_700_000_001_010]
-    found = []
+    result = []
     for moment in moments:
         monkeypatch.setattr(time, "time_ns", lambda moment=moment: moment * 10**6)
-        found.append(submission_name())
-    assert found == sorted(found)
-    assert found[0].startswith("20231114T221320.999Z-")
+        result.append(submission_name())
+    assert result == sorted(result)
+    assert result[0].startswith("20231114T221320.999Z-")

@@ -134,7 +134,7 @@ def test_what_left_the_queue_without_a_record_goes_again(world: World, cluster: 
 
 
 def test_an_id_that_was_given_again_is_not_ours(world: World, cluster: FakeCluster) -> None:
-    """Of a cluster that was set up anew."""
+    """The cluster was set up again, so ids are reused."""
     submitted("alpha/base")
     tasks = json.loads((cluster.folder / "squeue.json").read_text())["tasks"]
     cluster.queue(*({**task, "Comment": "another's job"} for task in tasks))

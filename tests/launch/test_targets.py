@@ -42,15 +42,15 @@ def test_each_run_once_in_the_order_named(world: World) -> None:
 
 
 def test_a_run_knows_its_folder(world: World) -> None:
-    (found,) = resolve_targets(["alpha/base"], "cpu", named(2))
-    assert found.run_id == f"alpha/base/cpu/s2-{found.config_hash[:8]}"
-    assert found.run_dir == world.root / "runs" / found.run_id
+    (result,) = resolve_targets(["alpha/base"], "cpu", named(2))
+    assert result.run_id == f"alpha/base/cpu/s2-{result.config_hash[:8]}"
+    assert result.run_dir == world.root / "runs" / result.run_id
     (other,) = resolve_targets(["alpha/base"], "paper", named(2))
-    assert other.config_hash != found.config_hash
+    assert other.config_hash != result.config_hash
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("alhpa", "nearest: alpha"),
         ("alpha/bsae", "nearest: alpha/base"),
@@ -67,10 +67,10 @@ def test_a_run_knows_its_folder(world: World) -> None:
         ("alp", "unknown target"),
     ],
 )
-def test_an_unknown_target_is_one_clear_line(world: World, target: str, said: str) -> None:
+def test_an_unknown_target_is_one_clear_line(world: World, target: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
         resolve_targets([target], "paper", named(1))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

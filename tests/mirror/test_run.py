@@ -24,8 +24,8 @@ from tests.workshop import PAPER, TINY, Workshop, call, make_workshop
 
 def one_record(workshop: Workshop) -> dict[str, Any]:
     (path,) = workshop.records()
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
 
 
 def folder_of(workshop: Workshop) -> Path:
@@ -55,16 +55,16 @@ def test_a_run_is_on_the_server_as_in_its_events_and_nothing_of_the_machine_is(
 ) -> None:
     for name in ("USER", "LOGNAME", "USERNAME", "WANDB_USERNAME", "SLURM_JOB_USER"):
         monkeypatch.setenv(name, "planted-user")
-    said = call("run", TINY, "--scale", "cpu")
-    assert said.code == 0, said.err
-    assert "W&B" not in said.err
+    output = call("run", TINY, "--scale", "cpu")
+    assert output.code == 0, output.err
+    assert "W&B" not in output.err
     assert started().wait(60) == 0
     record, folder = one_record(workshop), folder_of(workshop)
     name = wandb_id(record["run_id"])
     assert mirror.url(folder) == f"{server.url}/{ENTITY}/{PROJECT}/runs/{name}"
-    told = server.runs[name]
-    assert (told["displayName"], told["groupName"]) == (record["run_id"], f"{TINY}/cpu")
-    assert set(told["tags"]) - {"dirty"} == {PAPER, "cpu"}
+    messages = server.runs[name]
+    assert (messages["displayName"], messages["groupName"]) == (record["run_id"], f"{TINY}/cpu")
+    assert set(messages["tags"]) - {"dirty"} == {PAPER, "cpu"}
     events = read(folder / EVENTS_FILE)
     rows = server.rows[name]
     assert len(rows) == len(rows_of(events))
@@ -142,17 +142,17 @@ def test_whatever_fails_training_reaches_the_same_weights_and_does_not_wait(
     else:
         server.fail({"500": 500, "hang": HANG, "gone": GONE}[failure])
     began = time.monotonic()
-    said = call("run", TINY, "--scale", "cpu")
+    output = call("run", TINY, "--scale", "cpu")
     took = time.monotonic() - began
     running = started().poll() is None
     os.killpg(started().pid, signal.SIGKILL) if running else None
-    assert said.code == 0, said.err
+    assert output.code == 0, output.err
     assert took < 60
     record = one_record(workshop)
     for key in ("checkpoint_sha256", "metrics"):
         assert record[key] == alone[key]
-    assert "W&B" not in said.err
-    assert "Traceback" not in said.err
+    assert "W&B" not in output.err
+    assert "Traceback" not in output.err
 
 
 def test_a_run_in_a_job_waits_for_its_mirror_within_a_limit(

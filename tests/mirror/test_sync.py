@@ -1,4 +1,4 @@
-"""What runs left behind comes to the server, once; what is still written is left alone or followed."""
+"""Missing rows are sent once; running runs are skipped or followed."""
 
 import subprocess
 import sys
@@ -49,9 +49,9 @@ def test_a_server_that_does_not_take_it_is_said(
     put(log, 1)
     end(log, 1)
     server.fail(401)
-    found = sync(NAME, log.path.parent)
-    assert (found.state, found.sent) == ("missing", 0)
-    assert "mirror.log may say more" in found.line
+    result = sync(NAME, log.path.parent)
+    assert (result.state, result.sent) == ("missing", 0)
+    assert "mirror.log may say more" in result.line
     assert "W&B: " in log.path.with_name("mirror.log").read_text()
     server.recover()
     server.mood = 200
@@ -80,7 +80,7 @@ def test_runs_without_rows_and_runs_without_wandb_wait_for_nothing(log: EventLog
 
 
 def test_watching_follows_a_run_until_it_ends(log: EventLog, server: WandbServer) -> None:
-    shown: list[Synced] = []
+    displayed: list[Synced] = []
     states: list[list[int]] = []
 
     def pause(_: float) -> None:
@@ -93,9 +93,9 @@ def test_watching_follows_a_run_until_it_ends(log: EventLog, server: WandbServer
             raise KeyboardInterrupt
 
     put(log, 1, 2)
-    watch(lambda: {NAME: log.path.parent}, 5, shown.append, pause)
+    watch(lambda: {NAME: log.path.parent}, 5, displayed.append, pause)
     assert states == [[1, 2], [1, 2, 3], [1, 2, 3]]
-    assert [(one.state, one.sent) for one in shown] == [("complete", 2), ("complete", 1)]
+    assert [(one.state, one.sent) for one in displayed] == [("complete", 2), ("complete", 1)]
     assert server.exits == {RUN: 0}
 
 

@@ -47,15 +47,15 @@ def under(prefix: str, arrays: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def ours(stack: str, theirs: dict[str, Tensor], pre_norm: bool) -> dict[str, Tensor]:
     """Weights, or gradients, of torch's encoder or decoder under the names of our stack."""
-    found: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
     for name, value in under(f"{stack}.", theirs).items():
         if name.startswith("norm."):
-            found[name.replace("norm", "final_norm")] = value
+            result[name.replace("norm", "final_norm")] = value
         else:
             _, layer, rest = name.split(".", 2)
             for key, part in _layer(stack, rest, value, pre_norm).items():
-                found[f"layers.{layer}.{key}"] = part
-    return found
+                result[f"layers.{layer}.{key}"] = part
+    return result
 
 
 def _layer(stack: str, name: str, value: Tensor, pre_norm: bool) -> dict[str, Tensor]:

@@ -11,27 +11,27 @@ from tests.models import golden
 
 def from_reversed_gates(theirs: dict[str, Tensor], cutoffs: list[int]) -> dict[str, Tensor]:
     """The vocabulary of kimiyoung/transformer-xl: one table (div_val 1) or one a cluster, gates from the back."""
-    found = {f"gate.{kind}": theirs[f"crit.cluster_{kind}"].flip(0) for kind in ("weight", "bias")}
+    result = {f"gate.{kind}": theirs[f"crit.cluster_{kind}"].flip(0) for kind in ("weight", "bias")}
     names = {"word_emb.emb_layers.{}.weight": "table.weight", "crit.out_layers.{}.bias": "bias"}
     for name, ours in names.items():
         parts = [theirs[name.format(c)] for c in range(len(cutoffs) + 1) if name.format(c) in theirs]
         if len(parts) == 1:
             parts = list(parts[0].tensor_split(cutoffs))
-        found |= {f"clusters.{c}.{ours}": part for c, part in enumerate(parts)}
+        result |= {f"clusters.{c}.{ours}": part for c, part in enumerate(parts)}
     for c in range(len(cutoffs) + 1):
         for name, ours in (("word_emb.emb_projs", "up"), ("crit.out_projs", "down")):
             if f"{name}.{c}" in theirs:
-                found[f"clusters.{c}.{ours}.weight"] = theirs[f"{name}.{c}"]
-    return found
+                result[f"clusters.{c}.{ours}.weight"] = theirs[f"{name}.{c}"]
+    return result
 
 
 def from_bands(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The vocabulary of fairseq: a table and a projection for each band."""
-    found = {"gate.weight": theirs["decoder.adaptive_softmax.head.class_proj.weight"]}
+    result = {"gate.weight": theirs["decoder.adaptive_softmax.head.class_proj.weight"]}
     for name, value in golden.under("decoder.embed_tokens.embeddings.", theirs).items():
         band, part, _ = name.split(".")
-        found[f"clusters.{band}.{('table', 'up')[int(part)]}.weight"] = value
-    return found
+        result[f"clusters.{band}.{('table', 'up')[int(part)]}.weight"] = value
+    return result
 
 
 def fill(module: nn.Module, weights: dict[str, Tensor]) -> None:

@@ -45,8 +45,8 @@ class Run:
         return self.arrays[f"{kind}/{NAMES[ours]}.{rest}"]
 
     def batch_first(self, name: str) -> Tensor:
-        found = self.arrays[name]
-        return found.transpose(0, 1) if self.time_first else found
+        result = self.arrays[name]
+        return result.transpose(0, 1) if self.time_first else result
 
     def query(self, segment: int) -> Tensor:
         """``(B, T, H, E)``."""
@@ -61,7 +61,7 @@ class Run:
 
     def steps(self) -> list[tuple[Tensor, Read, Tensor]]:
         """Coefficients, what was read, and the divergence, segment by segment."""
-        found, coefficients = [], self.memory.empty(self.options["batch"])
+        result, coefficients = [], self.memory.empty(self.options["batch"])
         for s in range(3):
             block, empty = (
                 self.batch_first(f"in/seg{s}/k"),
@@ -71,8 +71,8 @@ class Run:
             coefficients = self.memory.update(past, block, empty, self.bins(s))
             read = self.memory(coefficients, self.query(s))
             kl = divergence(read.mean, read.variance, self.signal.kl_sigma, self.signal.kl_mean)
-            found.append((coefficients, read, kl))
-        return found
+            result.append((coefficients, read, kl))
+        return result
 
     def loss(self) -> Tensor:
         """Weighted sum of the outputs, and 0.01 times the mean divergence, of every segment."""
@@ -84,7 +84,7 @@ class Run:
         ).sum()
 
     def probabilities(self, read: Read) -> Tensor:
-        """Of the bins from which the next segment's are drawn."""
+        """The probabilities of the bins from which the next segment's are drawn."""
         mean, variance = read.mean.flatten(1), read.variance.flatten(1)
         assert self.signal.bins is not None
         mass = histogram(mean, variance, torch.ones(mean.shape, dtype=torch.bool), self.signal.bins)

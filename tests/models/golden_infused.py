@@ -62,20 +62,20 @@ def build(options: dict[str, Any], mem_len: int | None, vocabulary: Any = None) 
 
 def ours(theirs: dict[str, Tensor], vocabulary: dict[str, str] = EMBEDDING) -> dict[str, Tensor]:
     """Weights, or gradients, of the official model under our names; ``vocabulary`` renames what is no layer's."""
-    found = {mine: theirs[name] for name, mine in vocabulary.items()}
+    result = {mine: theirs[name] for name, mine in vocabulary.items()}
     for name, value in theirs.items():
         if name.startswith("decoder.layers."):
             _, _, layer, rest = name.split(".", 3)
             part, kind = rest.rsplit(".", 1)
             if part in PARTS:
-                found[f"stack.layers.{layer}.{PARTS[part]}.{kind}"] = value
+                result[f"stack.layers.{layer}.{PARTS[part]}.{kind}"] = value
         elif name.startswith("decoder.layer_norm."):
-            found[name.replace("decoder.layer_norm", "stack.final_norm")] = value
+            result[name.replace("decoder.layer_norm", "stack.final_norm")] = value
     for layer in {name.split(".")[2] for name in theirs if name.startswith("decoder.layers.")}:
         for kind in ("weight", "bias"):
             parts = [theirs[f"decoder.layers.{layer}.self_attn.{p}_proj.{kind}"] for p in "qkv"]
-            found[f"stack.layers.{layer}.mix.body.qkv.{kind}"] = torch.cat(parts)
-    return found
+            result[f"stack.layers.{layer}.mix.body.qkv.{kind}"] = torch.cat(parts)
+    return result
 
 
 def load(arrays: dict[str, Tensor], options: dict[str, Any], mem_len: int | None) -> DecoderLM:

@@ -34,7 +34,7 @@ BIASES = {"r_w_bias": "content_bias", "r_r_bias": "position_bias"}
 
 def ours(theirs: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Tensor]:
     """Weights, or gradients, of kimiyoung's or huggingface's model under our names."""
-    found = {f"vocabulary.{key}": value for key, value in _vocabulary(theirs, options).items()}
+    result = {f"vocabulary.{key}": value for key, value in _vocabulary(theirs, options).items()}
     side = "_in" if options.get("pre_lnorm") else "_out"
     for name, value in theirs.items():
         if name.startswith("layers."):
@@ -42,25 +42,25 @@ def ours(theirs: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Tensor
             part, kind = rest.rsplit(".", 1)
             moved = PARTS.get(part, "") + (side if part.endswith("layer_norm") else "")
             ours_ = f"mix.body.{BIASES[kind]}" if kind in BIASES else f"{moved}.{kind}"
-            found[f"stack.layers.{layer}.{ours_}"] = value
+            result[f"stack.layers.{layer}.{ours_}"] = value
         elif name in BIASES and value.dim() == 2:  # once for all layers: ours is found on the first
-            found[f"stack.layers.0.mix.body.{BIASES[name]}"] = value
+            result[f"stack.layers.0.mix.body.{BIASES[name]}"] = value
     if "r_emb" in theirs:  # the last row is distance 0
         for layer in range(options["n_layer"]):
             body = f"stack.layers.{layer}.mix.body"
-            found[f"{body}.place"] = theirs["r_emb"][layer].flip(0)
-            found[f"{body}.place_bias"] = theirs["r_bias"][layer].flip(0)
-            found[f"{body}.content_bias"] = theirs["r_w_bias"][layer]
-    return found
+            result[f"{body}.place"] = theirs["r_emb"][layer].flip(0)
+            result[f"{body}.place_bias"] = theirs["r_bias"][layer].flip(0)
+            result[f"{body}.content_bias"] = theirs["r_w_bias"][layer]
+    return result
 
 
 def _vocabulary(theirs: dict[str, Tensor], options: dict[str, Any]) -> dict[str, Tensor]:
     if options.get("cutoffs"):
         return golden_adaptive.from_reversed_gates(theirs, options["cutoffs"])
-    found = {"clusters.0.table.weight": theirs["word_emb.emb_layers.0.weight"]}
+    result = {"clusters.0.table.weight": theirs["word_emb.emb_layers.0.weight"]}
     if "crit.out_layers.0.bias" in theirs:
-        found["clusters.0.bias"] = theirs["crit.out_layers.0.bias"]
-    return found
+        result["clusters.0.bias"] = theirs["crit.out_layers.0.bias"]
+    return result
 
 
 def build(options: dict[str, Any], dropout: float = 0.0) -> DecoderLM:

@@ -75,17 +75,17 @@ def build(options: dict[str, Any]) -> DecoderLM:
 
 def ours(theirs: dict[str, Tensor], kinds: list[str]) -> dict[str, Tensor]:
     """Weights, or gradients, under our names."""
-    found = {mine: theirs[name].squeeze() for name, mine in OTHERS.items()}
+    result = {mine: theirs[name].squeeze() for name, mine in OTHERS.items()}
     for layer, kind in enumerate(kinds):
         prefix = f"reformer.encoder.layers.{layer}"
         for part, mine in PARTS.items():
             for what in ("weight", "bias"):
                 if f"{prefix}.{part}.{what}" in theirs:
-                    found[f"stack.layers.{layer}.{mine}.{what}"] = theirs[f"{prefix}.{part}.{what}"]
+                    result[f"stack.layers.{layer}.{mine}.{what}"] = theirs[f"{prefix}.{part}.{what}"]
         name, parts = FUSED[kind]
         rows = [theirs[f"{prefix}.attention.self_attention.{part}.weight"] for part in parts]
-        found[f"stack.layers.{layer}.mix.body.{name}.weight"] = torch.cat(rows)
-    return found
+        result[f"stack.layers.{layer}.mix.body.{name}.weight"] = torch.cat(rows)
+    return result
 
 
 def load(model: DecoderLM, weights: dict[str, Tensor]) -> None:

@@ -60,20 +60,20 @@ class HidingPadding(FullAttention):
 
 def ours(stack: str, theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights, or gradients, of one official stack under our names."""
-    found: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
     for name, value in golden.under(f"{stack}.layers.", theirs).items():
         layer, rest = name.split(".", 1)
         for key, part in _layer(stack, rest, value).items():
-            found[f"layers.{layer}.{key}"] = part
-    return found
+            result[f"layers.{layer}.{key}"] = part
+    return result
 
 
 def both(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """All weights of an official model whose embeddings are one table, under the names of our ``EncoderDecoder``."""
-    found = {"vocabulary.embedding.table.weight": theirs["encoder.embed_tokens.weight"]}
+    result = {"vocabulary.embedding.table.weight": theirs["encoder.embed_tokens.weight"]}
     for stack in ("encoder", "decoder"):
-        found |= {f"{stack}.{name}": value for name, value in ours(stack, theirs).items()}
-    return found
+        result |= {f"{stack}.{name}": value for name, value in ours(stack, theirs).items()}
+    return result
 
 
 def _layer(stack: str, name: str, value: Tensor) -> dict[str, Tensor]:

@@ -102,8 +102,8 @@ def test_the_loop_tells_epsilons_and_activations_apart(name: str, monkeypatch: p
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_every_norm_has_the_epsilon_of_the_paper(name: str) -> None:
-    found = [m.eps for m in body(name).modules() if isinstance(m, nn.LayerNorm)]
-    assert found == [EPS[name]] * (2 * LAYERS + 1)
+    result = [m.eps for m in body(name).modules() if isinstance(m, nn.LayerNorm)]
+    assert result == [EPS[name]] * (2 * LAYERS + 1)
 
 
 @pytest.mark.parametrize("name", CAUSAL)
@@ -141,9 +141,9 @@ def test_the_last_outputs_are_those_of_the_whole(name: str, lengths: list[int] |
     whole, part = net(x, given)[:, -last:] * seen, net(x, given, last) * seen
     assert difference(part, whole) < 1e-12
     weight = vectors(3, 8)[:, -last:]
-    wanted = torch.autograd.grad((whole * weight).sum(), list(net.parameters()))
+    expected = torch.autograd.grad((whole * weight).sum(), list(net.parameters()))
     for ours, other in zip(
-        torch.autograd.grad((part * weight).sum(), list(net.parameters())), wanted, strict=True
+        torch.autograd.grad((part * weight).sum(), list(net.parameters())), expected, strict=True
     ):
         assert difference(ours, other) < 1e-11
 
@@ -199,15 +199,15 @@ def test_weights_begin_normal(name: str, std: float) -> None:
 
 
 def places(net: Body) -> dict[str, float]:
-    """Where a transformer drops something, and how much of it."""
+    """Returns the places of dropout in a transformer, with the rates."""
     layers: list[Any] = list(net.stack.layers)
-    found = {"sums": {net.dropout.p}}
-    found["weights"] = {layer["mix"].body.dropout for layer in layers}
-    found["mixed"] = {layer["mix"].dropout.p for layer in layers}
-    found["inside"] = {layer["feed_forward"].body.dropout.p for layer in layers}
-    found["wide"] = {layer["feed_forward"].dropout.p for layer in layers}
-    assert all(len(rates) == 1 for rates in found.values())
-    return {where: rates.pop() for where, rates in found.items()}
+    result = {"sums": {net.dropout.p}}
+    result["weights"] = {layer["mix"].body.dropout for layer in layers}
+    result["mixed"] = {layer["mix"].dropout.p for layer in layers}
+    result["inside"] = {layer["feed_forward"].body.dropout.p for layer in layers}
+    result["wide"] = {layer["feed_forward"].dropout.p for layer in layers}
+    assert all(len(rates) == 1 for rates in result.values())
+    return {where: rates.pop() for where, rates in result.items()}
 
 
 @pytest.mark.parametrize("given", [{}, {"dropout": 0.3}, {"dropout": 0.0}])
@@ -215,8 +215,8 @@ def places(net: Body) -> dict[str, float]:
 def test_where_a_transformer_drops(name: str, given: dict[str, float]) -> None:
     rate = given.get("dropout", 0.1)
     inside = rate if name == "vit" else 0.0
-    wanted = {"sums": rate, "weights": rate, "mixed": rate, "inside": inside, "wide": rate}
-    assert places(body(name, **given)) == wanted
+    expected = {"sums": rate, "weights": rate, "mixed": rate, "inside": inside, "wide": rate}
+    assert places(body(name, **given)) == expected
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

@@ -82,8 +82,8 @@ def test_the_last_tokens_are_read() -> None:
         for token in range(3):
             for target in range(2):
                 value = 7 * row + 4 + token
-                wanted = [100.0 * (3 * target + label) + value for label in range(3)]
-                assert logits[row, 2 * token + target].tolist() == wanted
+                expected = [100.0 * (3 * target + label) + value for label in range(3)]
+                assert logits[row, 2 * token + target].tolist() == expected
     assert reading(1, 1)(x)[:, 0, 0].tolist() == [6.0, 13.0]
 
 
@@ -178,12 +178,12 @@ CHOICES: list[list[str] | None] = [
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_exactly_the_named_groups_are_trained(name: str, chosen: list[str] | None) -> None:
     net = classifier(name, chosen)
-    wanted = set().union(*(names(net, group) for group in (ALL if chosen is None else chosen)))
-    assert {n for n, p in net.named_parameters() if p.requires_grad} == wanted
+    expected = set().union(*(names(net, group) for group in (ALL if chosen is None else chosen)))
+    assert {n for n, p in net.named_parameters() if p.requires_grad} == expected
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen", "said"),
+    ("name", "chosen", "message"),
     [
         ("gpt2", ["output", "norm"], "'norm' is not a group.*it has input, output, norms, positions, attention, feed_"),
         ("gpt2", ["output", "input", "output"], "'output' is not a group of this network, or is repeated"),
@@ -191,8 +191,8 @@ def test_exactly_the_named_groups_are_trained(name: str, chosen: list[str] | Non
         ("lstm", ["attention"], "'attention' is not a group"),
     ],
 )  # fmt: skip
-def test_another_group_is_refused(name: str, chosen: list[str], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_another_group_is_refused(name: str, chosen: list[str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         classifier(name, chosen)
 
 
@@ -206,8 +206,8 @@ def test_layers_before_and_behind_the_body_belong_to_its_ends(chosen: list[str] 
     assert names(net, "input") == inner | {f"input.last.proj.{end}" for end in both}
     outer = {f"head.hidden.{i}.{end}" for i in (0, 3, 6) for end in both}
     assert names(net, "output") == outer | {f"head.proj.{end}" for end in both}
-    wanted = set().union(*(names(net, group) for group in chosen or ALL))
-    assert {n for n, p in net.named_parameters() if p.requires_grad} == wanted
+    expected = set().union(*(names(net, group) for group in chosen or ALL))
+    assert {n for n, p in net.named_parameters() if p.requires_grad} == expected
     net.eval()
     x = torch.randn(4, 9, 3)
     hidden = net.body(net.input(x))[:, -1:]
@@ -222,18 +222,18 @@ def test_the_published_numbers_of_trained_parameters() -> None:
         net = Classifier(
             partial(VectorEmbedding, size=48), Gpt2(), 10, trained=["input", "output", "norms", "positions"]
         )
-    found = {group: sum(p.numel() for m in groups(net)[group] for p in m.parameters()) for group in ALL}
-    assert found["output"] == 768 * 10 + 10
-    assert found["input"] == 48 * 768 + 768 == 37_632
-    assert found["norms"] == 4 * 768 * 12 + 2 * 768 == 38_400
-    assert found["positions"] == 1024 * 768
+    result = {group: sum(p.numel() for m in groups(net)[group] for p in m.parameters()) for group in ALL}
+    assert result["output"] == 768 * 10 + 10
+    assert result["input"] == 48 * 768 + 768 == 37_632
+    assert result["norms"] == 4 * 768 * 12 + 2 * 768 == 38_400
+    assert result["positions"] == 1024 * 768
     # of the positions only the 64 that a picture has get a gradient
     trained = sum(p.numel() for p in net.parameters() if p.requires_grad)
     assert trained - (1024 - 64) * 768 == 132_874
 
 
 class Watch(pl.Callback):
-    """Which parameters have a gradient behind a backward pass."""
+    """Records the parameters with a gradient after a backward pass."""
 
     def __init__(self) -> None:
         self.with_gradient: set[str] = set()

@@ -1,4 +1,4 @@
-"""What all ways of decoding share."""
+"""Common behaviour of all ways of decoding."""
 
 import pytest
 import torch
@@ -14,17 +14,17 @@ def test_top_breaks_ties_by_index(n: int) -> None:
     values[0] = 1.0
     values[1] = -torch.inf
     values[2, 5:] = -torch.inf
-    found, index = top(values, n)
+    result, index = top(values, n)
     for row in range(50):
-        wanted = sorted(range(20), key=lambda i: (-values[row, i].item(), i))[:n]
-        assert index[row].tolist() == wanted
-    assert torch.equal(found, values.gather(1, index))
+        expected = sorted(range(20), key=lambda i: (-values[row, i].item(), i))[:n]
+        assert index[row].tolist() == expected
+    assert torch.equal(result, values.gather(1, index))
 
 
 def test_top_without_ties_is_topk() -> None:
     values = torch.randn(7, 100, generator=torch.Generator().manual_seed(0))
-    for mine, theirs in zip(top(values, 9), values.topk(9), strict=True):
-        assert torch.equal(mine, theirs)
+    for mine, official in zip(top(values, 9), values.topk(9), strict=True):
+        assert torch.equal(mine, official)
 
 
 def test_evaluating_gives_back_every_modules_mode() -> None:

@@ -48,15 +48,15 @@ def seeded(seed: int = 3) -> torch.Generator:
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_both_ways_draw_the_same_pictures(mixer: Callable[..., nn.Module], known: Tensor) -> None:
     net = painter(mixer)
-    found = draw(net, known, N, seeded())
+    result = draw(net, known, N, seeded())
     assert net.training
-    assert found.shape == (3, N)
-    assert torch.equal(found[:, : N - 1], draw(net, known, N, seeded())[:, : N - 1])
-    assert torch.equal(found, draw_by_recomputing(net, known, N, seeded()))
-    assert not torch.equal(found, draw_by_recomputing(net, known, N, seeded(4)))
+    assert result.shape == (3, N)
+    assert torch.equal(result[:, : N - 1], draw(net, known, N, seeded())[:, : N - 1])
+    assert torch.equal(result, draw_by_recomputing(net, known, N, seeded()))
+    assert not torch.equal(result, draw_by_recomputing(net, known, N, seeded(4)))
     first = known[:, None] if known.dim() == 1 else known
-    assert torch.equal(found[:, : first.shape[1]], first)
-    assert len(found[:, first.shape[1] :].unique()) > 9
+    assert torch.equal(result[:, : first.shape[1]], first)
+    assert len(result[:, first.shape[1] :].unique()) > 9
 
 
 def test_values_follow_the_mixture() -> None:
@@ -65,29 +65,29 @@ def test_values_follow_the_mixture() -> None:
     drawn = draw(net, torch.tensor([prefix] * count), 4, seeded())[:, 3]
     with torch.no_grad():
         probabilities = net.vocabulary.log_probs(net(torch.tensor([prefix])).y[0, -1]).softmax(-1)
-    wanted = probabilities.view(16, 16).sum(-1) * count
+    expected = probabilities.view(16, 16).sum(-1) * count
     seen = drawn.bincount(minlength=256).view(16, 16).sum(-1)
-    assert wanted.min() > 5
-    assert ((seen - wanted) ** 2 / wanted).sum() < 44.3
-    assert ((seen.flip(0) - wanted) ** 2 / wanted).sum() > 100
+    assert expected.min() > 5
+    assert ((seen - expected) ** 2 / expected).sum() < 44.3
+    assert ((seen.flip(0) - expected) ** 2 / expected).sum() > 100
 
 
 def test_a_low_temperature_draws_the_likeliest_values() -> None:
     net, known = painter().eval(), torch.tensor([[7, 3]])
-    found = draw(net, known, 6, seeded(), temperature=1e-6)
+    result = draw(net, known, 6, seeded(), temperature=1e-6)
     values = known
     with torch.no_grad():
         for _ in range(4):
             likeliest = net.vocabulary.log_probs(net(values).y[:, -1]).argmax(-1)
             values = torch.cat([values, likeliest[:, None]], dim=1)
-    assert torch.equal(found, values)
+    assert torch.equal(result, values)
     assert torch.equal(draw_by_recomputing(net, known, 6, seeded(), temperature=1e-6), values)
 
 
 def test_the_vocabulary_may_be_an_ordinary_one() -> None:
     net = language_model(9)
-    found = draw(net, torch.tensor([1, 2]), N, seeded())
-    assert torch.equal(found, draw_by_recomputing(net, torch.tensor([1, 2]), N, seeded()))
+    result = draw(net, torch.tensor([1, 2]), N, seeded())
+    assert torch.equal(result, draw_by_recomputing(net, torch.tensor([1, 2]), N, seeded()))
 
 
 @pytest.mark.parametrize("way", [draw, draw_by_recomputing])
@@ -164,41 +164,41 @@ def ticking() -> Clocked:
 
 
 def test_all_of_a_picture_is_timed(ticking: Clocked) -> None:
-    found = timed_drawing(ticking, 3, N, cached=True, clock=ticking.clock)
+    result = timed_drawing(ticking, 3, N, cached=True, clock=ticking.clock)
     assert ticking.read == [(1, 0), (1, 1), *((1, place) for place in range(N - 1))]
-    assert found == Drawing(3, N, N - 1, float(N - 1))
-    assert not found.extrapolated
-    assert found.images_per_s == 3 / (N - 1)
-    assert found.seconds_per_image == (N - 1) / 3
+    assert result == Drawing(3, N, N - 1, float(N - 1))
+    assert not result.extrapolated
+    assert result.images_per_s == 3 / (N - 1)
+    assert result.seconds_per_image == (N - 1) / 3
 
 
 def test_anew_every_value_reads_all_before_it(ticking: Clocked) -> None:
-    found = timed_drawing(ticking, 2, N, cached=False, clock=ticking.clock)
+    result = timed_drawing(ticking, 2, N, cached=False, clock=ticking.clock)
     assert ticking.read[2:] == [(place, 0) for place in range(1, N)]
-    assert found == Drawing(2, N, N - 1, float(sum(range(1, N))))
+    assert result == Drawing(2, N, N - 1, float(sum(range(1, N))))
 
 
 def test_a_part_stands_for_the_rest(ticking: Clocked) -> None:
-    found = timed_drawing(ticking, 2, N, cached=False, values=3, clock=ticking.clock)
+    result = timed_drawing(ticking, 2, N, cached=False, values=3, clock=ticking.clock)
     places = [start + 1 for start, _ in drawing._runs(N - 1, 3)]
     assert ticking.read == [(read, 0) for read in [places[0], *places]]
-    assert (found.measured, found.extrapolated, found.seconds) == (3, True, float(sum(places)))
-    assert found.seconds_in_all == pytest.approx(sum(places) / 3 * (N - 1))
-    assert found.images_per_s == pytest.approx(2 / found.seconds_in_all)
-    assert found.seconds_in_all == pytest.approx(sum(range(1, N)), rel=0.1)
+    assert (result.measured, result.extrapolated, result.seconds) == (3, True, float(sum(places)))
+    assert result.seconds_in_all == pytest.approx(sum(places) / 3 * (N - 1))
+    assert result.images_per_s == pytest.approx(2 / result.seconds_in_all)
+    assert result.seconds_in_all == pytest.approx(sum(range(1, N)), rel=0.1)
 
 
 def test_reading_into_a_state_is_not_timed(ticking: Clocked) -> None:
-    found = timed_drawing(ticking, 2, N, cached=True, values=2, clock=ticking.clock)
+    result = timed_drawing(ticking, 2, N, cached=True, values=2, clock=ticking.clock)
     starts = [start for start, _ in drawing._runs(N - 1, 2)]
     each = [[(start, 0), (1, start)] for start in starts]
     assert ticking.read == [*each[0], *each[0], *each[1]]
-    assert found.seconds == 2.0
-    assert found.seconds_in_all == N - 1
+    assert result.seconds == 2.0
+    assert result.seconds_in_all == N - 1
 
 
 @pytest.mark.parametrize(
-    ("images", "n", "values", "said"),
+    ("images", "n", "values", "message"),
     [
         (0, 9, None, "images 0 must be at least 1"),
         (1, 1, None, "n_values 1 at least 2"),
@@ -206,6 +206,6 @@ def test_reading_into_a_state_is_not_timed(ticking: Clocked) -> None:
         (1, 9, 9, "values 9 must be from 1 to 8"),
     ],
 )
-def test_clocks_that_cannot_run(images: int, n: int, values: int | None, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_clocks_that_cannot_run(images: int, n: int, values: int | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         timed_drawing(painter(), images, n, True, values)

@@ -35,19 +35,19 @@ def batch() -> tuple[Tensor, Tensor]:
 def test_translate_is_the_papers_search_without_special_symbols(form: LengthForm, least: int, n: int) -> None:
     model = translator(SIZE, seed=5)
     source, lengths = batch()
-    found = translate(
+    result = translate(
         model, source, lengths, BOS, EOS, PAD, beam=3, alpha=0.6, max_extra=4, length_form=form, min_length=least,
         n_best=n,
     )  # fmt: skip
-    assert len(found.ids) == len(found.scores) == n * len(LENGTHS)
+    assert len(result.ids) == len(result.scores) == n * len(LENGTHS)
     raw = []
     for row, size in enumerate(LENGTHS):
         words = source[row, :size].tolist()
         plain = beams_by_hand(model, words, BOS, size + 4, EOS, 3, PENALTIES[form], 0.6, least, [PAD])
         for at, (score, new) in enumerate(plain[:n], n * row):
             raw.append(new)
-            assert found.ids[at] == [token for token in new if token not in {BOS, EOS}]
-            assert found.scores[at] == pytest.approx(score, abs=1e-10)
+            assert result.ids[at] == [token for token in new if token not in {BOS, EOS}]
+            assert result.scores[at] == pytest.approx(score, abs=1e-10)
     assert any(new[-1] == EOS for new in raw)
     assert any(new[-1] != EOS for new in raw)
     assert model.training  # dropout was off meanwhile and is on again
@@ -68,31 +68,33 @@ def test_a_translation_never_depends_on_its_batch_mates() -> None:
 def test_an_end_symbol_first_gives_an_empty_translation() -> None:
     model = _favouring(EOS)
     source, lengths = batch()
-    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2)
-    assert found.ids == [[]] * len(LENGTHS)
-    assert max(found.scores) < 0
+    result = translate(model, source, lengths, BOS, EOS, PAD, beam=2)
+    assert result.ids == [[]] * len(LENGTHS)
+    assert max(result.scores) < 0
 
 
 def test_the_longest_length_is_the_sources_and_max_extra() -> None:
     model = _favouring(5)
     source, lengths = batch()
     for extra in (0, 2):
-        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra).ids
-        assert [len(new) for new in found] == [n + extra for n in LENGTHS]
-    found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5).ids
-    assert [len(new) for new in found] == [2, 1, 1, 1, 1, 1]
+        result = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra).ids
+        assert [len(new) for new in result] == [n + extra for n in LENGTHS]
+    result = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5).ids
+    assert [len(new) for new in result] == [2, 1, 1, 1, 1, 1]
 
 
 def test_the_longest_length_is_a_multiple_of_the_sources_and_max_extra() -> None:
     model = _favouring(5)
     source, lengths = batch()  # of 7, 3, 5, 1, 6, 4 tokens
-    for ratio, extra, wanted in [
+    for ratio, extra, expected in [
         (1.2, 1, [9, 4, 7, 2, 8, 5]),
         (0.0, 3, [3] * 6),
         (0.5, 0, [3, 1, 2, 1, 3, 2]),
     ]:
-        found = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra, max_ratio=ratio).ids
-        assert [len(new) for new in found] == wanted
+        result = translate(
+            model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=extra, max_ratio=ratio
+        ).ids
+        assert [len(new) for new in result] == expected
     with pytest.raises(ValueError, match=r"max_ratio.*-0.5"):
         translate(model, source, lengths, BOS, EOS, PAD, max_ratio=-0.5)
 
@@ -102,8 +104,8 @@ def test_padding_is_never_chosen() -> None:
     model.vocabulary.head.proj.weight.data[5] = 0.199  # nearly as likely
     source, lengths = batch()
     for beam in (1, 3):
-        found = translate(model, source, lengths, BOS, EOS, PAD, beam=beam, max_extra=0)
-        assert found.ids == [[5] * n for n in LENGTHS]
+        result = translate(model, source, lengths, BOS, EOS, PAD, beam=beam, max_extra=0)
+        assert result.ids == [[5] * n for n in LENGTHS]
 
 
 def test_nothing_to_translate_and_empty_sources() -> None:
@@ -121,12 +123,12 @@ def test_nothing_to_translate_and_empty_sources() -> None:
 
 def test_prompts_of_any_lengths_continue_as_by_hand() -> None:
     model = language_model(SIZE, seed=6)
-    found = continue_prompt(model, PROMPTS, 9, EOS)
+    result = continue_prompt(model, PROMPTS, 9, EOS)
     ended = 0
     for row, prompt in enumerate(PROMPTS):
         total, new = greedy_by_hand(model, None, prompt, 9, EOS)
-        assert found.ids[row] == [token for token in new if token != EOS]
-        assert found.scores[row] == pytest.approx(total, abs=1e-10)
+        assert result.ids[row] == [token for token in new if token != EOS]
+        assert result.scores[row] == pytest.approx(total, abs=1e-10)
         ended += new[-1] == EOS
     assert 0 < ended < len(PROMPTS)
     without_end = continue_prompt(model, PROMPTS, 9)
@@ -145,8 +147,8 @@ def test_prompts_in_a_batch_equal_prompts_one_by_one(search: Search) -> None:
 
 def test_prompts_of_one_token_need_no_first_pass() -> None:
     model = language_model(SIZE, seed=6)
-    found = continue_prompt(model, [[7], [3]], 4)
-    assert found.ids == [greedy_by_hand(model, None, [token], 4, None)[1] for token in (7, 3)]
+    result = continue_prompt(model, [[7], [3]], 4)
+    assert result.ids == [greedy_by_hand(model, None, [token], 4, None)[1] for token in (7, 3)]
 
 
 def test_capacity_is_as_large_as_needed_and_no_larger(monkeypatch: pytest.MonkeyPatch) -> None:

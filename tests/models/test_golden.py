@@ -58,8 +58,8 @@ def test_outputs_of_every_layer(name: str) -> None:
     out, tolerance = golden.under("out/", run.arrays), run.tolerance["out"]
     for i in range(2):
         assert difference(encoder[i], out[f"encoder_layer{i}"]) < tolerance
-        wanted = run.at_valid(out[f"decoder_layer{i}"])
-        assert difference(run.at_valid(decoder[i]), wanted) < tolerance
+        expected = run.at_valid(out[f"decoder_layer{i}"])
+        assert difference(run.at_valid(decoder[i]), expected) < tolerance
     assert difference(ends[0], out["encoder"]) < tolerance
     assert difference(run.at_valid(decoded), run.at_valid(out["decoder"])) < tolerance
     assert difference(run.loss(decoded), out["loss"]) < tolerance
@@ -70,14 +70,14 @@ def test_every_gradient(name: str) -> None:
     run = Run(name)
     loss = run.loss(run.net(run.source, run.source_lengths, run.target))
     got = gradients(loss, [run.source, run.target], run.net)
-    wanted = {"input 0": run.arrays["gin/src"], "input 1": run.arrays["gin/tgt"]}
+    expected = {"input 0": run.arrays["gin/src"], "input 1": run.arrays["gin/tgt"]}
     for stack in ("encoder", "decoder"):
-        theirs = golden.ours(stack, golden.under("grad/", run.arrays), run.options["norm_first"])
-        wanted.update({f"{stack}.{key}": value for key, value in theirs.items()})
-    assert got.keys() == wanted.keys()
+        official = golden.ours(stack, golden.under("grad/", run.arrays), run.options["norm_first"])
+        expected.update({f"{stack}.{key}": value for key, value in official.items()})
+    assert got.keys() == expected.keys()
     for key, grad in got.items():
-        assert difference(grad, wanted[key]) < run.tolerance["grad"], key
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 1.0
+        assert difference(grad, expected[key]) < run.tolerance["grad"], key
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 1.0
 
 
 @pytest.mark.parametrize("name", CASES)

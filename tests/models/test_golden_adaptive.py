@@ -43,7 +43,7 @@ class Case:
         return value.transpose(0, 1) if self.xl else value
 
     def hidden(self, i: int) -> Tensor:
-        """What the softmax sees in segment i."""
+        """The input of the softmax in segment i."""
         return self.out(i, f"hidden{self.options['n_layer']}" if self.xl else "features")
 
     def vocabulary(self) -> AdaptiveVocabulary:
@@ -118,8 +118,8 @@ def test_control_another_scale_shows(name: str) -> None:
     case = Case(name)
     vocabulary, last = case.vocabulary(), case.parts - 1
     vocabulary.scale = 1.0
-    wanted = case.out(last, "hidden0" if case.xl else "inner_state0")
-    assert difference(vocabulary.embed(case.segment(last)[0]), wanted) > CONTROL
+    expected = case.out(last, "hidden0" if case.xl else "inner_state0")
+    assert difference(vocabulary.embed(case.segment(last)[0]), expected) > CONTROL
 
 
 @pytest.mark.parametrize(
@@ -212,18 +212,18 @@ def test_every_gradient_of_whole_models(name: str) -> None:
     loss = run.loss()
     assert difference(loss, case.arrays["out/loss"]) < case.tolerance["out"]
     loss.backward()
-    wanted = case.ours(golden.under("grad/", case.arrays))
+    expected = case.ours(golden.under("grad/", case.arrays))
     got = {key: p.grad for key, p in run.net.named_parameters() if p.grad is not None}
-    assert got.keys() == wanted.keys()
+    assert got.keys() == expected.keys()
     for key, grad in got.items():
-        assert difference(grad, wanted[key]) < case.tolerance["grad"], key
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 0.1
+        assert difference(grad, expected[key]) < case.tolerance["grad"], key
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 0.1
 
 
 def test_control_the_official_slip_shows() -> None:
     run = Run("short_wiki103_plain")
-    wanted = [run.case.out(i, "criterion_sum_ignore_index_1") for i in range(run.case.parts)]
-    assert max(difference(nll.sum(), w) for nll, w in zip(run.nll, wanted, strict=True)) > CONTROL
+    expected = [run.case.out(i, "criterion_sum_ignore_index_1") for i in range(run.case.parts)]
+    assert max(difference(nll.sum(), w) for nll, w in zip(run.nll, expected, strict=True)) > CONTROL
 
 
 @pytest.mark.parametrize("name", [*XL, "short_wiki103_pia"])
@@ -237,7 +237,7 @@ def test_control_a_dropped_memory_shows(name: str) -> None:
 def test_control_a_tied_matrix_that_learns_from_the_softmax_alone_shows(name: str) -> None:
     run = Run(name, learn_embedding=False)
     run.loss().backward()
-    wanted = run.case.ours(golden.under("grad/", run.case.arrays))
+    expected = run.case.ours(golden.under("grad/", run.case.arrays))
     for c in range(len(run.net.vocabulary.clusters)):
         grad = run.net.vocabulary.clusters[c].table.weight.grad
-        assert difference(grad, wanted[f"vocabulary.clusters.{c}.table.weight"]) > CONTROL
+        assert difference(grad, expected[f"vocabulary.clusters.{c}.table.weight"]) > CONTROL

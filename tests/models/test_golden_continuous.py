@@ -17,11 +17,11 @@ CONTROL = 1e-3
 
 def worst(run: Run) -> float:
     """Largest difference of any output."""
-    found = [
+    result = [
         difference(read.y, run.batch_first(f"out/seg{s}/context"))
         for s, (_, read, _) in enumerate(run.steps())
     ]
-    return max(found)
+    return max(result)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -65,9 +65,9 @@ def test_where_sticky_memories_are_drawn_from() -> None:
     run = Run("infty_gpt2_sticky")
     steps = run.steps()
     for s in (1, 2):
-        wanted = run.arrays[f"out/seg{s}/bin_probabilities"]
-        assert difference(run.probabilities(steps[s - 1][1]), wanted) < run.tolerance["out"]
-        assert difference(run.probabilities(steps[s][1]), wanted) > 1e-5
+        expected = run.arrays[f"out/seg{s}/bin_probabilities"]
+        assert difference(run.probabilities(steps[s - 1][1]), expected) < run.tolerance["out"]
+        assert difference(run.probabilities(steps[s][1]), expected) > 1e-5
 
 
 @pytest.mark.parametrize("name", CASES)

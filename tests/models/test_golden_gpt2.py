@@ -22,7 +22,7 @@ TRAINED = ["input", "output", "norms", "positions"]
 
 
 def language_model(options: dict[str, Any], weights: dict[str, Tensor]) -> DecoderLM:
-    """Ours with official weights, all of them, in their precision."""
+    """Our model with all official weights, in their precision."""
     blocks = gpt2_blocks(options["n_head"], 4 * options["n_embd"], dropout=0.0)
     vocabulary = partial(Vocabulary, size=options["vocab_size"], scaled=False)
     model = DecoderLM(
@@ -51,7 +51,7 @@ class Language:
         return self.model.vocabulary.logits(self.model(self.ids).y)
 
     def loss(self) -> Tensor:
-        """Of the next token."""
+        """The loss of the next token."""
         return self.model.vocabulary.nll(self.model(self.ids[:, :-1]).y, self.ids[:, 1:]).mean()
 
     def hidden(self) -> list[Tensor]:
@@ -71,13 +71,13 @@ class Language:
         prompt = int(self.arrays["in/prompt_len"])
         state = self.model.init_state(len(self.ids), capacity)
         mixed = self.model(self.ids[:, :prompt], state)
-        found = [self.model.vocabulary.logits(mixed.y[:, -1:])]
+        result = [self.model.vocabulary.logits(mixed.y[:, -1:])]
         for token in self.ids[:, prompt:].split(1, dim=1):
             state = mixed.state
             state["stream"]["start"] = state["stream"]["start"] + shift
             mixed = self.model.decode(token, state)
-            found.append(self.model.vocabulary.logits(mixed.y))
-        return torch.cat(found, dim=1)
+            result.append(self.model.vocabulary.logits(mixed.y))
+        return torch.cat(result, dim=1)
 
 
 @torch.no_grad()
@@ -87,20 +87,20 @@ def test_logits_loss_and_hidden_states_of_the_language_model() -> None:
     assert difference(case.loss(), case.out["loss"]) < case.tolerance["out"]
     hidden = case.hidden()
     assert len(hidden) == case.options["n_layer"] + 1
-    for i, found in enumerate(hidden):
-        assert difference(found, case.out[f"hidden{i}"]) < case.tolerance["out"]
+    for i, result in enumerate(hidden):
+        assert difference(result, case.out[f"hidden{i}"]) < case.tolerance["out"]
 
 
 def test_every_gradient_of_the_language_model() -> None:
     case = Language()
     got = gradients(case.loss(), [], case.model)
-    wanted = translate(
+    expected = translate(
         "gpt2", golden.under("grad/", case.arrays)
     )  # names and axes of a weight are its gradient's
-    assert got.keys() == wanted.keys()
+    assert got.keys() == expected.keys()
     for name, grad in got.items():
-        assert difference(grad, wanted[name]) < case.tolerance["grad"], name
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 0.05
+        assert difference(grad, expected[name]) < case.tolerance["grad"], name
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 0.05
 
 
 @pytest.mark.parametrize("capacity", [None, 11])
@@ -159,20 +159,20 @@ class Frozen:
         return cross_entropy(self.logits().flatten(0, 1), self.arrays["in/bits"].long().flatten())
 
     def gradients(self) -> dict[str, Tensor]:
-        """Theirs, under our names."""
-        theirs = golden.under("grad/", self.arrays)
+        """The official gradients under our names."""
+        official = golden.under("grad/", self.arrays)
         around = {"in_net.0.": "input.proj.", "out_net.0.": "head.proj."}
-        found = {ours + k: v for a, ours in around.items() for k, v in golden.under(a, theirs).items()}
+        result = {ours + k: v for a, ours in around.items() for k, v in golden.under(a, official).items()}
         inside = dict(golden.under("sequence_model.", golden.under("w/", self.arrays)))
         inside = {name: torch.full_like(value, math.nan) for name, value in inside.items()}
-        named = translate("gpt2", inside | golden.under("sequence_model.", theirs))
-        return found | {f"body.{k}": v for k, v in named.items() if not v.isnan().any()}
+        named = translate("gpt2", inside | golden.under("sequence_model.", official))
+        return result | {f"body.{k}": v for k, v in named.items() if not v.isnan().any()}
 
 
 def test_logits_and_loss_of_the_frozen_body() -> None:
     case = Frozen()
-    theirs = case.out["logits"].view(3, case.options["n"], 2)
-    assert difference(case.logits(), theirs) < case.tolerance["out"]
+    official = case.out["logits"].view(3, case.options["n"], 2)
+    assert difference(case.logits(), official) < case.tolerance["out"]
     assert difference(case.loss(), case.out["loss"]) < case.tolerance["out"]
 
 
@@ -180,24 +180,24 @@ def test_gradients_of_what_is_trained_and_of_nothing_else() -> None:
     case = Frozen()
     case.loss().backward()
     got = {name: p.grad for name, p in case.net.named_parameters() if p.grad is not None}
-    wanted = case.gradients()
-    assert got.keys() == wanted.keys()
-    assert len(wanted) == len(case.trainable) == 15
+    expected = case.gradients()
+    assert got.keys() == expected.keys()
+    assert len(expected) == len(case.trainable) == 15
     for name, grad in got.items():
-        assert difference(grad, wanted[name]) < case.tolerance["grad"], name
-    assert {n for n, p in case.net.named_parameters() if p.requires_grad} == wanted.keys()
-    assert sum(v.numel() for v in wanted.values()) == 1016
+        assert difference(grad, expected[name]) < case.tolerance["grad"], name
+    assert {n for n, p in case.net.named_parameters() if p.requires_grad} == expected.keys()
+    assert sum(v.numel() for v in expected.values()) == 1016
 
 
 @torch.no_grad()
 def test_control_positions_patches_and_reading_show() -> None:
     case = Frozen()
-    theirs = case.out["logits"].view(3, case.options["n"], 2)
+    official = case.out["logits"].view(3, case.options["n"], 2)
     case.net.body.positions = NoPositions(case.options["n_embd"])
-    assert difference(case.logits(), theirs) > 0.1
+    assert difference(case.logits(), official) > 0.1
     case = Frozen()
     case.arrays["in/x"] = case.arrays["in/x"].flip(2)
-    assert difference(case.logits(), theirs) > 0.1
+    assert difference(case.logits(), official) > 0.1
     case = Frozen()
     case.net.body.causal = False
-    assert difference(case.logits(), theirs) > 0.01
+    assert difference(case.logits(), official) > 0.01

@@ -34,14 +34,14 @@ class Run:
 
     def blocks(self) -> list[tuple[Tensor, Any]]:
         """Each block's hidden states, and the state after it."""
-        found, state = [], None
+        result, state = [], None
         if self.memory:
             state = self.model.init_state(len(self.inputs[0]), None, self.settings)
         for ids in self.inputs:
             mixed = self.model(ids, state, None, self.settings)
             state = None if state is None else detach(mixed.state)
-            found.append((mixed.y, mixed.state))
-        return found
+            result.append((mixed.y, mixed.state))
+        return result
 
     def nll(self) -> list[Tensor]:
         """Negative log-likelihood of every target, block by block."""
@@ -53,7 +53,7 @@ class Run:
         return torch.stack([nll.mean() for nll in self.nll()]).sum()
 
     def gradients(self) -> dict[str, Tensor]:
-        """Theirs, under our names."""
+        """The official gradients under our names."""
         return golden_infused.ours(golden.under("grad/", self.arrays), self.names)
 
     def worst(self) -> float:
@@ -82,8 +82,8 @@ def test_what_is_remembered() -> None:
     memories = run.blocks()[-1][1]["stream"]["mix"]
     for layer in (0, 1):
         assert memories[layer]["length"].tolist() == [7, 7]
-        theirs = run.out[f"block2/cache_layer{layer}"].transpose(0, 1)
-        assert difference(memories[layer]["past"]["x"], theirs) < run.tolerance["out"]
+        official = run.out[f"block2/cache_layer{layer}"].transpose(0, 1)
+        assert difference(memories[layer]["past"]["x"], official) < run.tolerance["out"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -99,9 +99,9 @@ def test_control_a_gradient_into_the_memory_shows() -> None:
         hidden, state, *_ = run.model(ids, state)  # not detached
         losses.append(run.model.vocabulary.nll(hidden, targets).mean())
     got = gradients(torch.stack(losses).sum(), [], run.model)
-    wanted = run.gradients()
+    expected = run.gradients()
     assert difference(torch.stack(losses).sum(), run.out["loss"]) < run.tolerance["out"]
-    assert max(difference(got[key], wanted[key]) for key in wanted) > CONTROL
+    assert max(difference(got[key], expected[key]) for key in expected) > CONTROL
 
 
 @torch.no_grad()
@@ -197,16 +197,16 @@ def test_control_keys_that_keep_their_old_positions_show() -> None:
 
 def test_the_table_is_the_one_of_fairseq() -> None:
     arrays, meta = golden.read("positions")
-    theirs, width = arrays["out/fairseq_table"], meta["options"]["d"]
+    official, width = arrays["out/fairseq_table"], meta["options"]["d"]
     where = torch.arange(meta["options"]["n"] - 2)
     table = SplitSinusoids(width, first=2)
-    assert difference(table(where, torch.float64), theirs[2:]) < meta["tolerance"]["out"]
-    assert difference(table.leading(12, torch.float64, where.device), theirs[2:]) < meta["tolerance"]["out"]
+    assert difference(table(where, torch.float64), official[2:]) < meta["tolerance"]["out"]
+    assert difference(table.leading(12, torch.float64, where.device), official[2:]) < meta["tolerance"]["out"]
     single = arrays["out/fairseq_table_float32"]
     assert difference(table(where, torch.float32), single[2:]) < 2e-6
     # Row 1, which is zero there, belongs to the padding.
-    assert difference(SplitSinusoids(width)(torch.arange(14), torch.float64), theirs) > CONTROL
-    assert difference(SplitSinusoids(width)(where, torch.float64), theirs[2:]) > CONTROL
+    assert difference(SplitSinusoids(width)(torch.arange(14), torch.float64), official) > CONTROL
+    assert difference(SplitSinusoids(width)(where, torch.float64), official[2:]) > CONTROL
     assert difference(table(where, torch.float64), arrays["out/vaswani_interleaved"][2:]) > CONTROL
 
 
@@ -228,8 +228,8 @@ def test_the_model_of_the_paper_with_its_adaptive_vocabulary() -> None:
         assert difference(hidden, run.out[f"block{i}/features"]) < run.tolerance["out"]
         assert difference(seen[3 * i + 2], run.out[f"block{i}/inner_state2"]) < run.tolerance["out"]
     for layer, memory in enumerate(blocks[-1][1]["stream"]["mix"]):
-        theirs = run.out[f"block2/cache_layer{layer}"].transpose(0, 1)
-        assert difference(memory["past"]["x"], theirs) < run.tolerance["out"]
+        official = run.out[f"block2/cache_layer{layer}"].transpose(0, 1)
+        assert difference(memory["past"]["x"], official) < run.tolerance["out"]
     log_probs = run.model.vocabulary.log_probs(blocks[-1][0])
     assert difference(log_probs, run.out["block2/log_probs"]) < run.tolerance["out"]
     assert run.worst() < run.tolerance["out"]
@@ -260,11 +260,11 @@ def with_the_accident(run: Run) -> Tensor:
 
 def same_loss_and_gradients(run: Run, loss: Tensor) -> None:
     assert difference(loss, run.out["loss"]) < run.tolerance["out"]
-    wanted, got = run.gradients(), gradients(loss, [], run.model)
-    assert got.keys() == wanted.keys()
+    expected, got = run.gradients(), gradients(loss, [], run.model)
+    assert got.keys() == expected.keys()
     for key, grad in got.items():
-        assert difference(grad, wanted[key]) < run.tolerance["grad"], key
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 0.1
+        assert difference(grad, expected[key]) < run.tolerance["grad"], key
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 0.1
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)

@@ -77,18 +77,18 @@ def test_control_padding_features_and_causality_show(name: str, causal: bool) ->
 @torch.no_grad()
 def test_states_and_outputs_step_by_step() -> None:
     arrays, meta = golden.read("linear_recurrent")
-    tolerance, past, found = meta["tolerance"]["out"], None, []
+    tolerance, past, result = meta["tolerance"]["out"], None, []
     q, k, v = (arrays[f"in/{kind}"] for kind in ("queries", "keys", "values"))
     for t in range(q.shape[1]):
         one = slice(t, t + 1)
         y, *past = linear_attention(EluPlusOne()(q[:, one]), EluPlusOne()(k[:, one]), v[:, one], past)  # type: ignore[arg-type]
-        found.append(y)
+        result.append(y)
         if t < len(arrays["out/S"]):
             assert difference(past[0], arrays["out/S"][t]) < tolerance
             if t:
                 assert difference(past[0], arrays["out/S"][t - 1]) > CONTROL
         assert difference(past[1], arrays["out/Z"][t]) < tolerance
-    assert difference(torch.cat(found, dim=1), arrays["out/values"]) < tolerance
+    assert difference(torch.cat(result, dim=1), arrays["out/values"]) < tolerance
     for chunk in (3, 32):
         whole, s, z = linear_attention(EluPlusOne()(q), EluPlusOne()(k), v, chunk=chunk)
         assert difference(whole, arrays["out/values"]) < tolerance
@@ -99,23 +99,23 @@ def test_states_and_outputs_step_by_step() -> None:
 
 def ours(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights, or gradients, of idiap's encoder under our names."""
-    found: dict[str, Tensor] = {}
+    result: dict[str, Tensor] = {}
     for name, value in theirs.items():
         part, kind = name.rsplit(".", 1)
         if part == "norm":
-            found[f"final_norm.{kind}"] = value
+            result[f"final_norm.{kind}"] = value
             continue
         _, layer, part = part.split(".", 2)
         if part in PARTS:
-            found[f"layers.{layer}.{PARTS[part]}.{kind}"] = value
+            result[f"layers.{layer}.{PARTS[part]}.{kind}"] = value
         elif part == "attention.query_projection":  # queries, keys and values, as in our fused projection
             names = [f"layers.{layer}.attention.{p}_projection.{kind}" for p in ("query", "key", "value")]
-            found[f"layers.{layer}.mix.body.qkv.{kind}"] = torch.cat([theirs[n] for n in names])
-    return found
+            result[f"layers.{layer}.mix.body.qkv.{kind}"] = torch.cat([theirs[n] for n in names])
+    return result
 
 
 def encoder(options: dict[str, Any], weights: dict[str, Tensor]) -> ResidualStack:
-    """Ours with official weights, all of them."""
+    """Our encoder with all official weights."""
     heads, width = options["n_heads"], options["n_heads"] * options["query_dimensions"]
     blocks = Blocks(
         mixers=[partial(LinearAttention, n_heads=heads, chunk=4)],
@@ -139,21 +139,21 @@ def test_a_whole_encoder_and_all_its_gradients() -> None:
         assert difference(layer, arrays[f"out/layer{i}"]) < meta["tolerance"]["out"]
     assert len(layers) == meta["options"]["n_layers"]
     got = gradients((y * arrays["in/loss_weight"]).sum(), [x], stack)
-    wanted = ours(golden.under("grad/", arrays)) | {"input 0": arrays["gin/x"]}
-    assert got.keys() == wanted.keys()
+    expected = ours(golden.under("grad/", arrays)) | {"input 0": arrays["gin/x"]}
+    assert got.keys() == expected.keys()
     for name, grad in got.items():
-        assert difference(grad, wanted[name]) < meta["tolerance"]["grad"], name
+        assert difference(grad, expected[name]) < meta["tolerance"]["grad"], name
 
 
 @torch.no_grad()
 def test_the_encoder_token_by_token() -> None:
     arrays, meta = golden.read("linear_encoder")
     stack = encoder(meta["options"], golden.under("w/", arrays))
-    state, found = stack.init_state(2, capacity=1), []
+    state, result = stack.init_state(2, capacity=1), []
     for token in arrays["in/x"].split(1, dim=1):
         y, state, *_ = stack(token, state, Layout(True))
-        found.append(y)
-    assert difference(torch.cat(found, dim=1), arrays["out/encoder"]) < meta["tolerance"]["out"]
+        result.append(y)
+    assert difference(torch.cat(result, dim=1), arrays["out/encoder"]) < meta["tolerance"]["out"]
 
 
 @torch.no_grad()

@@ -84,16 +84,16 @@ def test_buckets_and_sorted_order_of_transformers(rounds: int, padded: bool) -> 
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_outputs_of_transformers(rounds: int, padded: bool) -> None:
     run = Packaged(rounds, padded)
-    wanted = run.arrays[f"out/{run.key}/hidden_states"].where(run.shown, 0.0)
+    expected = run.arrays[f"out/{run.key}/hidden_states"].where(run.shown, 0.0)
     tolerance = run.meta["tolerance"]["out"]
-    assert difference(run.output(run.hashing).where(run.shown, 0.0), wanted) < tolerance
+    assert difference(run.output(run.hashing).where(run.shown, 0.0), expected) < tolerance
     controls = [{"see_self": True}, {"across_buckets": False}, {"chunk": 16}]
     controls += [{"average": True}, {"duplicates": False}] if rounds > 1 else []
     for mistake in controls:
         other = run.output(replace(run.hashing, **mistake)).where(run.shown, 0.0)  # type: ignore[arg-type]
-        assert difference(other, wanted) > CONTROL, mistake
+        assert difference(other, expected) > CONTROL, mistake
     exact = run.output(run.hashing, small=0.0).where(run.shown, 0.0)
-    assert tolerance < difference(exact, wanted) < 1e-4
+    assert tolerance < difference(exact, expected) < 1e-4
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -104,9 +104,9 @@ def test_gradients_of_transformers(padded: bool) -> None:
     got = torch.autograd.grad(loss, [run.x, *run.weights])
     names = ["gin/{}/hidden_states", "grad/{}/query_key.weight", "grad/{}/value.weight"]
     for grad, name in zip(got, names, strict=True):
-        wanted = run.arrays[name.format(run.key)]
-        assert difference(grad, wanted) < run.meta["tolerance"]["grad"], name
-        assert wanted.abs().max() > CONTROL
+        expected = run.arrays[name.format(run.key)]
+        assert difference(grad, expected) < run.meta["tolerance"]["grad"], name
+        assert expected.abs().max() > CONTROL
 
 
 @pytest.mark.parametrize("padded", [False, True])
@@ -116,13 +116,13 @@ def test_the_layer_gives_the_same_but_for_their_norm(padded: bool) -> None:
     mixer.out = nn.Identity()  # type: ignore[assignment]
     mixer.load_state_dict({"qk_v.weight": torch.cat(run.weights)})
     y = mixer(run.x, None, Layout(True, lengths=run.lengths, bucket_replay=run.ids())).y.where(run.shown, 0.0)
-    wanted = run.arrays[f"out/{run.key}/hidden_states"].where(run.shown, 0.0)
-    assert difference(y, wanted) < 1e-4
+    expected = run.arrays[f"out/{run.key}/hidden_states"].where(run.shown, 0.0)
+    assert difference(y, expected) < 1e-4
     mixer.hashing = replace(run.hashing, unit_keys=False)  # control
     other = mixer(run.x, None, Layout(True, lengths=run.lengths, bucket_replay=run.ids())).y.where(
         run.shown, 0.0
     )
-    assert difference(other, wanted) > 1e-2
+    assert difference(other, expected) > 1e-2
 
 
 class Independent:
@@ -160,10 +160,12 @@ def test_buckets_and_sorted_order_of_reformer_pytorch(rounds: int) -> None:
 @pytest.mark.parametrize("rounds", ROUNDS)
 def test_outputs_and_gradients_of_reformer_pytorch(rounds: int, variant: str) -> None:
     run = Independent(rounds, variant)
-    wanted = run.arrays[f"out/{run.key}/{variant}/out"]
+    expected = run.arrays[f"out/{run.key}/{variant}/out"]
     y = run.output(run.hashing)
     # Counting a pair once they add 1e-9 to the count, which changes the weight of a pair by up to 1e-9: see below.
-    assert difference(y, wanted) < (run.tolerance["out"] if run.hashing.duplicates or rounds == 1 else 3e-10)
+    assert difference(y, expected) < (
+        run.tolerance["out"] if run.hashing.duplicates or rounds == 1 else 3e-10
+    )
     got = torch.autograd.grad((y * run.arrays["in/loss_weight"]).sum(), run.inputs)
     for grad, name in zip(got, ("qk", "v"), strict=True):
         assert difference(grad, run.arrays[f"gin/{run.key}/{variant}/{name}"]) < run.tolerance["grad"], name
@@ -175,7 +177,7 @@ def test_outputs_and_gradients_of_reformer_pytorch(rounds: int, variant: str) ->
     controls += [({"across_buckets": not run.hashing.across_buckets}, 1.0)]
     controls += [({"duplicates": not run.hashing.duplicates}, 1.0)] if rounds > 1 else []
     for mistake, scale in controls:
-        assert difference(run.output(replace(run.hashing, **mistake), scale), wanted) > CONTROL, mistake
+        assert difference(run.output(replace(run.hashing, **mistake), scale), expected) > CONTROL, mistake
 
 
 @pytest.mark.parametrize("rounds", [2, 4])
@@ -193,11 +195,11 @@ def test_what_reformer_pytorch_adds_to_the_count_is_all_the_difference(rounds: i
                 weights = {other: n / (n + small) for other, n in counts.items()} or {t: 1.0}
                 rows.append(reference_lsh.weigh(query[t], keys, values, weights)[0])
         outputs[small] = torch.stack(rows).view_as(v)
-    wanted = run.arrays[f"out/{run.key}/within_nodup/out"]
+    expected = run.arrays[f"out/{run.key}/within_nodup/out"]
     # the rest: their scores of tokens that see only themselves lie near -5e4, where float64 is 7e-12 apart
-    assert difference(outputs[1e-9], wanted) < run.tolerance["out"] / 10
+    assert difference(outputs[1e-9], expected) < run.tolerance["out"] / 10
     assert difference(outputs[0.0], run.output(run.hashing)) < 1e-14
-    assert difference(outputs[0.0], wanted) > run.tolerance["out"]
+    assert difference(outputs[0.0], expected) > run.tolerance["out"]
 
 
 def test_local_attention_of_transformers() -> None:
@@ -210,8 +212,8 @@ def test_local_attention_of_transformers() -> None:
     lengths = mask.sum(1)
     assert torch.equal(mask, valid(lengths, 24))
     y = mixer(x, None, Layout(True, lengths=lengths)).y
-    shown, wanted = mask[..., None], arrays["out/hidden_states"]
-    assert difference(y.where(shown, 0.0), wanted.where(shown, 0.0)) < meta["tolerance"]["out"]
+    displayed, expected = mask[..., None], arrays["out/hidden_states"]
+    assert difference(y.where(displayed, 0.0), expected.where(displayed, 0.0)) < meta["tolerance"]["out"]
     loss = (y * arrays["in/loss_weight"]).sum()
     assert difference(loss, arrays["out/loss"]) < meta["tolerance"]["out"]
     grad, weight = torch.autograd.grad(loss, [x, mixer.qkv.weight])
@@ -220,4 +222,4 @@ def test_local_attention_of_transformers() -> None:
         assert difference(part, arrays[f"grad/{name}.weight"]) < meta["tolerance"]["grad"]
     mixer.before = 0  # control
     other = mixer(x, None, Layout(True, lengths=lengths)).y
-    assert difference(other.where(shown, 0.0), wanted.where(shown, 0.0)) > CONTROL
+    assert difference(other.where(displayed, 0.0), expected.where(displayed, 0.0)) > CONTROL

@@ -108,12 +108,12 @@ class Run:
 
     def worst(self) -> float:
         """Largest difference of any hidden state, and of any loss, of any segment."""
-        found = []
+        result = []
         for i, hidden in enumerate(self.hidden):
             kept = [n for n in range(len(hidden)) if f"out/seg{i}/hidden{n}" in self.arrays]
-            found += [difference(hidden[n], self.wanted(i, f"hidden{n}")) for n in kept]
-        found += [difference(nll, self.wanted(i, "nll")) for i, nll in enumerate(self.nll)]
-        return max(found)
+            result += [difference(hidden[n], self.wanted(i, f"hidden{n}")) for n in kept]
+        result += [difference(nll, self.wanted(i, "nll")) for i, nll in enumerate(self.nll)]
+        return max(result)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -133,11 +133,11 @@ def test_every_gradient(name: str) -> None:
     run = Run(name)
     names, parameters = zip(*run.net.named_parameters(), strict=True)
     got = dict(zip(names, torch.autograd.grad(run.loss(), parameters), strict=True))
-    wanted = golden_relative.ours(golden.under("grad/", run.arrays), run.options)
-    assert got.keys() == wanted.keys()
+    expected = golden_relative.ours(golden.under("grad/", run.arrays), run.options)
+    assert got.keys() == expected.keys()
     for key, grad in got.items():
-        assert difference(grad, wanted[key]) < run.tolerance["grad"], key
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 0.05
+        assert difference(grad, expected[key]) < run.tolerance["grad"], key
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 0.05
 
 
 @pytest.mark.parametrize("name", SCORED)
@@ -175,8 +175,8 @@ def test_token_by_token_equals_segments_where_every_token_sees_as_much() -> None
     for t in range(run.ids.shape[1] - 1):
         y, state, *_ = run.net(run.ids[:, t : t + 1], state, None, run.settings)
         outputs.append(y)
-    got, wanted = torch.cat(outputs, dim=1), torch.cat([hidden[-1] for hidden in run.hidden], dim=1)
-    assert difference(got, wanted) < 1e-12
+    got, expected = torch.cat(outputs, dim=1), torch.cat([hidden[-1] for hidden in run.hidden], dim=1)
+    assert difference(got, expected) < 1e-12
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -63,11 +63,11 @@ def test_loss_and_every_gradient() -> None:
         loss = run.loss()
         got = gradients(loss, [], run.model)
     assert difference(loss, run.out["loss"]) < run.tolerance["out"]
-    wanted = golden_reversible.ours(golden.under("grad/", run.arrays), run.options["attn_layers"])
-    assert got.keys() == wanted.keys()
-    for name, grad in wanted.items():
+    expected = golden_reversible.ours(golden.under("grad/", run.arrays), run.options["attn_layers"])
+    assert got.keys() == expected.keys()
+    for name, grad in expected.items():
         assert difference(got[name], grad) < run.tolerance["grad"], name
-    assert max(float(grad.abs().max()) for grad in wanted.values()) > 0.1
+    assert max(float(grad.abs().max()) for grad in expected.values()) > 0.1
 
 
 @torch.no_grad()
@@ -102,5 +102,5 @@ def test_control_a_layer_that_is_not_undone_shows_in_gradients() -> None:
         loss = run.loss()
         run.model.stack.layers[0]["mix"].body.before = 0  # type: ignore[index]  # another layer in the backward pass
         got = gradients(loss, [], run.model)
-    wanted = golden_reversible.ours(golden.under("grad/", run.arrays), run.options["attn_layers"])
-    assert max(difference(got[name], wanted[name]) for name in wanted) > CONTROL
+    expected = golden_reversible.ours(golden.under("grad/", run.arrays), run.options["attn_layers"])
+    assert max(difference(got[name], expected[name]) for name in expected) > CONTROL

@@ -62,15 +62,15 @@ class File:
         return [[[t for t in row if t] for row in rows] for rows in ids.tolist()], scores
 
     def search(self, beam: int, alpha: float, **changed: Any) -> tuple[list[list[list[int]]], Tensor]:
-        """Ours, in the same form."""
+        """Our search, with results in the same form."""
         with torch.inference_mode():
             state = self.net.start(self.source, self.lengths, capacity=LONGEST)
         options = {"length_form": "power", "min_length": 1, "forbidden": [PAD], "n_best": beam} | changed
         first = torch.full_like(self.lengths, EOS)
-        found = beam_search(self.net, state, first, LONGEST, EOS, beam, alpha, **options)
-        rows = [row[:n] for row, n in zip(found.ids.tolist(), found.lengths.tolist(), strict=True)]
+        result = beam_search(self.net, state, first, LONGEST, EOS, beam, alpha, **options)
+        rows = [row[:n] for row, n in zip(result.ids.tolist(), result.lengths.tolist(), strict=True)]
         n_best, count = options["n_best"], len(self.lengths)
-        return [rows[n_best * i :][:n_best] for i in range(count)], found.scores.view(count, n_best)
+        return [rows[n_best * i :][:n_best] for i in range(count)], result.scores.view(count, n_best)
 
 
 @pytest.fixture(scope="module")
@@ -82,17 +82,18 @@ def file() -> File:
 def test_no_rank_is_worse_and_equal_scores_are_of_equal_sequences(
     file: File, beam: int, alpha: float, best: int, ranks: int
 ) -> None:
-    (found, scores), (ids, wanted) = file.search(beam, alpha), file.theirs(beam, alpha)
-    assert (scores >= wanted - CLOSE).all()
-    close = scores - wanted < CLOSE
+    (result, scores), (ids, expected) = file.search(beam, alpha), file.theirs(beam, alpha)
+    assert (scores >= expected - CLOSE).all()
+    close = scores - expected < CLOSE
     same = [
-        [rows[n] == wanted_rows[n] for n in range(beam)] for rows, wanted_rows in zip(found, ids, strict=True)
+        [rows[n] == wanted_rows[n] for n in range(beam)]
+        for rows, wanted_rows in zip(result, ids, strict=True)
     ]
     assert same == close.tolist()
     assert (int(close[:, 0].sum()), int(close.sum())) == (best, ranks)
     for n in {1, min(3, beam)}:  # fewer are the first of more
         fewer, fewer_scores = file.search(beam, alpha, n_best=n)
-        assert fewer == [rows[:n] for rows in found]
+        assert fewer == [rows[:n] for rows in result]
         torch.testing.assert_close(fewer_scores, scores[:, :n], rtol=0, atol=CLOSE)
 
 
@@ -100,18 +101,18 @@ def test_no_rank_is_worse_and_equal_scores_are_of_equal_sequences(
 def test_where_it_stops_is_the_only_difference(
     file: File, beam: int, alpha: float, best: int, ranks: int
 ) -> None:
-    ids, wanted = file.theirs(beam, alpha)
+    ids, expected = file.theirs(beam, alpha)
     for row, length in enumerate(file.lengths.tolist()):
         words = file.source[row, :length].tolist()
         plain = beams_by_hand(
             file.net, words, EOS, LONGEST, EOS, beam, PENALTIES["power"], alpha, 1, [PAD], enough=beam
         )
         assert [new for _, new in plain] == ids[row]
-        assert [score for score, _ in plain] == pytest.approx(wanted[row].tolist(), abs=CLOSE)
+        assert [score for score, _ in plain] == pytest.approx(expected[row].tolist(), abs=CLOSE)
 
 
 @pytest.mark.parametrize(("alpha", "form"), [(0.5, "power"), (0.6, "vaswani")])
 def test_control_another_penalty_shows(file: File, alpha: float, form: str) -> None:
-    found, (_, wanted) = file.search(4, alpha, length_form=form), file.theirs(4, 0.6)
-    assert (found[1] - wanted).abs().max() > 0.1
-    assert found[0] != file.search(4, 0.6)[0]
+    result, (_, expected) = file.search(4, alpha, length_form=form), file.theirs(4, 0.6)
+    assert (result[1] - expected).abs().max() > 0.1
+    assert result[0] != file.search(4, 0.6)[0]

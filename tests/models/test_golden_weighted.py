@@ -33,8 +33,8 @@ class Run:
         for module in self.net.modules():
             if isinstance(module, WeightedShortcut):
                 torch.nn.init.ones_(module.omega)
-        found = begin_by_variance(self.net, lambda: self.net(self.source, self.target))
-        return {name: torch.tensor(values, dtype=torch.float64) for name, values in found.items()}
+        result = begin_by_variance(self.net, lambda: self.net(self.source, self.target))
+        return {name: torch.tensor(values, dtype=torch.float64) for name, values in result.items()}
 
     def logits(self) -> Tensor:
         return self.net(self.source, self.target)
@@ -50,9 +50,9 @@ def test_the_file_holds_padding_on_both_sides() -> None:
 def test_omegas() -> None:
     run = Run()
     trained = {key: value.clone() for key, value in run.net.state_dict().items() if key.endswith("omega")}
-    found = run.omegas()
+    result = run.omegas()
     for stack in ("encoder", "decoder"):
-        assert difference(found[stack], run.arrays[f"out/{stack}_omegas"]) < run.tolerance["out"]
+        assert difference(result[stack], run.arrays[f"out/{stack}_omegas"]) < run.tolerance["out"]
     assert len(trained) == 10
     for key, value in trained.items():  # pass 2 of the official code read them from a file
         assert difference(run.net.state_dict()[key], value) < run.tolerance["out"]
@@ -63,12 +63,12 @@ def test_outputs_and_loss() -> None:
     outputs = {stack: golden.layer_outputs(getattr(run.net, stack)) for stack in ("encoder", "decoder")}
     logits = run.logits()
     valid = run.target != PAD
-    theirs = run.arrays["in/src_ids"] != PAD
+    official = run.arrays["in/src_ids"] != PAD
     for i in range(2):
-        encoded, wanted = outputs["encoder"][i], run.arrays[f"out/encoder_layer{i}"]
-        assert difference(encoded[run.source != PAD], wanted[theirs]) < run.tolerance["out"]
-        wanted = run.arrays[f"out/decoder_layer{i}"]
-        assert difference(outputs["decoder"][i][valid], wanted[valid]) < run.tolerance["out"]
+        encoded, expected = outputs["encoder"][i], run.arrays[f"out/encoder_layer{i}"]
+        assert difference(encoded[run.source != PAD], expected[official]) < run.tolerance["out"]
+        expected = run.arrays[f"out/decoder_layer{i}"]
+        assert difference(outputs["decoder"][i][valid], expected[valid]) < run.tolerance["out"]
     assert difference(logits[valid], run.arrays["out/logits"][valid]) < run.tolerance["out"]
     assert difference(run.net.loss(logits, run.wanted), run.arrays["out/loss"]) < run.tolerance["out"]
 
@@ -76,16 +76,16 @@ def test_outputs_and_loss() -> None:
 def test_every_gradient() -> None:
     run = Run()
     run.net.loss(run.logits(), run.wanted).backward()
-    theirs = golden.under("grad/", run.arrays)
-    wanted = {"table.weight": theirs["encoder.embed_tokens.weight"]}
+    official = golden.under("grad/", run.arrays)
+    expected = {"table.weight": official["encoder.embed_tokens.weight"]}
     for stack in ("encoder", "decoder"):
-        wanted |= {f"{stack}.{key}": value for key, value in ours(stack, theirs).items()}
+        expected |= {f"{stack}.{key}": value for key, value in ours(stack, official).items()}
     got = {name: parameter.grad for name, parameter in run.net.named_parameters()}
-    assert got.keys() == wanted.keys()
+    assert got.keys() == expected.keys()
     for key, grad in got.items():
         assert grad is not None
-        assert difference(grad, wanted[key]) < run.tolerance["grad"], key
-    omegas = [grad for key, grad in wanted.items() if key.endswith("omega")]
+        assert difference(grad, expected[key]) < run.tolerance["grad"], key
+    omegas = [grad for key, grad in expected.items() if key.endswith("omega")]
     assert len(omegas) == 10
     assert all(grad.abs().max() > 1e-3 for grad in omegas)
 
@@ -104,6 +104,6 @@ def test_control_an_omega_on_the_branch_shows(monkeypatch: pytest.MonkeyPatch) -
 def test_control_the_other_variance_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run()
     monkeypatch.setattr(shortcut, "variance", lambda x: float(x.var(correction=1)))
-    found = run.omegas()
+    result = run.omegas()
     for stack in ("encoder", "decoder"):
-        assert difference(found[stack], run.arrays[f"out/{stack}_omegas"]) > CONTROL
+        assert difference(result[stack], run.arrays[f"out/{stack}_omegas"]) > CONTROL

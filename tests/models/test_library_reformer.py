@@ -37,30 +37,30 @@ def hashed(factors: tuple[int, ...]) -> tuple[Any, LSHAttention, Tensor]:
     from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
     torch.manual_seed(0)
-    theirs = randomise(LSHSelfAttention(config(num_buckets=list(factors), num_hashes=3)).double())
+    official = randomise(LSHSelfAttention(config(num_buckets=list(factors), num_hashes=3)).double())
     mixer = LSHAttention(12, 2, Hashing(3, 8, factors, across_buckets=True, duplicates=True)).double()
     mixer.out = nn.Identity()  # type: ignore[assignment]
-    mixer.load_state_dict({"qk_v.weight": torch.cat([theirs.query_key.weight, theirs.value.weight])})
+    mixer.load_state_dict({"qk_v.weight": torch.cat([official.query_key.weight, official.value.weight])})
     torch.manual_seed(3)
-    return theirs, mixer, torch.randn(2, 6, 3, sum(factors) // 2, dtype=torch.float64)[None]
+    return official, mixer, torch.randn(2, 6, 3, sum(factors) // 2, dtype=torch.float64)[None]
 
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("factors", [(2, 4), (4, 2, 6)])
 def test_a_hash_of_chosen_factors(factors: tuple[int, ...], padded: bool) -> None:
-    theirs, mixer, rotations = hashed(factors)
+    official, mixer, rotations = hashed(factors)
     x, mask = inputs()
-    wanted = theirs(x, attention_mask=mask if padded else None)
+    expected = official(x, attention_mask=mask if padded else None)
     lengths = LENGTHS if padded else None
     query = mixer.qk_v(x).split(mixer.widths, -1)[0].unflatten(-1, (2, 6)).transpose(1, 2)
     ids = bucket_ids(query, rotations, factors)
     count = mixer.hashing.count(24)
     own = ids.long().masked_fill(~mask[:, None, None], count) if padded else ids.long()
     offsets = (count + padded) * torch.arange(3)[:, None]
-    assert torch.equal((own + offsets).flatten(2), wanted.buckets.flatten(2))
+    assert torch.equal((own + offsets).flatten(2), expected.buckets.flatten(2))
     y = mixer(x, None, Layout(False, lengths=lengths, bucket_replay=ids)).y
-    shown = mask[..., None] if padded else torch.ones(1, 1, 1, dtype=torch.bool)
-    assert difference(y.where(shown, 0.0), wanted.hidden_states.where(shown, 0.0)) < KEYS
+    displayed = mask[..., None] if padded else torch.ones(1, 1, 1, dtype=torch.bool)
+    assert difference(y.where(displayed, 0.0), expected.hidden_states.where(displayed, 0.0)) < KEYS
     assert not torch.equal(bucket_ids(query, rotations, factors[::-1]), ids)  # control
 
 
@@ -71,22 +71,22 @@ def test_local_attention_around_the_ends(before: int, after: int, padded: bool) 
 
     torch.manual_seed(0)
     settings = config(local_num_chunks_before=before, local_num_chunks_after=after)
-    theirs = randomise(LocalSelfAttention(settings).double())
+    official = randomise(LocalSelfAttention(settings).double())
     mixer = LocalAttention(12, 2, 8, before, after, wrap=True).double()
     mixer.out = nn.Identity()  # type: ignore[assignment]
     names = ("query", "key", "value")
-    mixer.load_state_dict({"qkv.weight": torch.cat([theirs.get_submodule(n).weight for n in names])})
+    mixer.load_state_dict({"qkv.weight": torch.cat([official.get_submodule(n).weight for n in names])})
     x, mask = inputs()
-    shown = mask[..., None] if padded else torch.ones(1, 1, 1, dtype=torch.bool)
-    wanted = theirs(x, attention_mask=mask if padded else None).hidden_states.where(shown, 0.0)
+    displayed = mask[..., None] if padded else torch.ones(1, 1, 1, dtype=torch.bool)
+    target = official(x, attention_mask=mask if padded else None).hidden_states.where(displayed, 0.0)
     layout = Layout(False, lengths=LENGTHS if padded else None)
-    y = mixer(x, None, layout).y.where(shown, 0.0)
-    assert difference(y, wanted) < TOLERANCE
+    y = mixer(x, None, layout).y.where(displayed, 0.0)
+    assert difference(y, target) < TOLERANCE
     weights = torch.randn(y.shape, dtype=y.dtype)
     got = gradients((y * weights).sum(), [x], mixer)
-    expected = gradients((wanted * weights).sum(), [x], theirs)
+    expected = gradients((target * weights).sum(), [x], official)
     assert difference(got["input 0"], expected["input 0"]) < TOLERANCE
     stacked = torch.cat([expected[f"{name}.weight"] for name in names])
     assert difference(got["qkv.weight"], stacked) < TOLERANCE
     mixer.wrap = False  # control
-    assert difference(mixer(x, None, layout).y.where(shown, 0.0), wanted) > CONTROL
+    assert difference(mixer(x, None, layout).y.where(displayed, 0.0), target) > CONTROL

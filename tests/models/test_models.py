@@ -196,11 +196,11 @@ def test_encoder_outputs_never_depend_on_what_stands_in_the_padding() -> None:
 def test_gradient_through_carried_state_equals_that_of_the_whole() -> None:
     net, tokens = language_model(), ids(2, 8)
     weight = torch.randn(2, 8, D, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    wanted = torch.autograd.grad((net(tokens).y * weight).sum(), list(net.parameters()))
+    expected = torch.autograd.grad((net(tokens).y * weight).sum(), list(net.parameters()))
     first, state, *_ = net(tokens[:, :3], net.init_state(2))
     second = net(tokens[:, 3:], state).y
     loss = (torch.cat([first, second], 1) * weight).sum()
-    for got, want in zip(torch.autograd.grad(loss, list(net.parameters())), wanted, strict=True):
+    for got, want in zip(torch.autograd.grad(loss, list(net.parameters())), expected, strict=True):
         assert difference(got, want) < TOLERANCE
 
 

@@ -59,9 +59,9 @@ def test_logits_are_those_of_gpt2_also_inside_an_empty_memory(memory: bool) -> N
     net, arrays, meta = golden_network(memory)
     ids = arrays["in/ids"].long()
     steps = BLOCK if memory else ids.shape[1]
-    found = net.vocabulary.logits(net(ids[:, :steps]).y)
-    wanted = golden.under("out/", arrays)["logits"][:, :steps]
-    assert difference(found, wanted) < meta["tolerance"]["out"]
+    result = net.vocabulary.logits(net(ids[:, :steps]).y)
+    expected = golden.under("out/", arrays)["logits"][:, :steps]
+    assert difference(result, expected) < meta["tolerance"]["out"]
     if memory:  # what the second block gets from the first is not GPT-2's
         later = net.vocabulary.logits(net(ids).y)[:, BLOCK:]
         assert difference(later, golden.under("out/", arrays)["logits"][:, BLOCK:]) > 1e-4
@@ -70,37 +70,39 @@ def test_logits_are_those_of_gpt2_also_inside_an_empty_memory(memory: bool) -> N
 def test_a_memory_keeps_its_own_weights() -> None:
     net, before = network(memory=True), network(memory=True).state_dict()
     begin_with(net, "gpt2", official("gpt2"), HEADS)
-    wanted = {
+    expected = {
         name.replace(".mix.body.", ".mix.body.short."): v
         for name, v in translate("gpt2", official("gpt2")).items()
     }
-    found = net.state_dict()
-    assert {name for name in found if ".long." not in name} == wanted.keys()
-    assert all(torch.equal(found[name], value) for name, value in wanted.items())
-    assert all(torch.equal(value, before[name]) for name, value in found.items() if ".long." in name)
-    assert any(".long." in name for name in found)
+    result = net.state_dict()
+    assert {name for name in result if ".long." not in name} == expected.keys()
+    assert all(torch.equal(result[name], value) for name, value in expected.items())
+    assert all(torch.equal(value, before[name]) for name, value in result.items() if ".long." in name)
+    assert any(".long." in name for name in result)
 
 
 def test_tokens_behind_those_of_the_weights_are_new() -> None:
     net, before = network(size=VOCAB + 3), network(size=VOCAB + 3).state_dict()[TOKENS]
     begin_with(net, "gpt2", official("gpt2"), HEADS)
-    found = net.state_dict()[TOKENS]
-    assert torch.equal(found[:VOCAB], official("gpt2")["wte.weight"])
-    assert torch.equal(found[VOCAB:], before[VOCAB:])
+    result = net.state_dict()[TOKENS]
+    assert torch.equal(result[:VOCAB], official("gpt2")["wte.weight"])
+    assert torch.equal(result[VOCAB:], before[VOCAB:])
 
 
 def test_statistics_of_a_language_model_do_not_depend_on_its_memory() -> None:
     plain, memory = network(), network(memory=True)
     for net in (plain, memory):
         begin_with(net, "gpt2", official("gpt2"), HEADS, redraw=3)
-    wanted = statistics(translate("gpt2", official("gpt2")), 3)
-    assert all(torch.equal(plain.state_dict()[name], value) for name, value in wanted.items())
-    found = memory.state_dict()
-    assert all(torch.equal(found[n.replace(".mix.body.", ".mix.body.short.")], v) for n, v in wanted.items())
+    expected = statistics(translate("gpt2", official("gpt2")), 3)
+    assert all(torch.equal(plain.state_dict()[name], value) for name, value in expected.items())
+    result = memory.state_dict()
+    assert all(
+        torch.equal(result[n.replace(".mix.body.", ".mix.body.short.")], v) for n, v in expected.items()
+    )
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"d_model": 8, "heads": 2}, r"\[\d+, 16\] in the weights and \[\d+, 8\] in the network"),
         ({"heads": 4}, "n_heads 4"),
@@ -117,11 +119,11 @@ def test_statistics_of_a_language_model_do_not_depend_on_its_memory() -> None:
     ],
 )  # fmt: skip
 def test_a_language_model_that_is_not_gpt2_is_refused_and_unchanged(
-    changes: dict[str, Any], said: str
+    changes: dict[str, Any], message: str
 ) -> None:
     net = network(**changes)
     before = {name: value.clone() for name, value in net.state_dict().items()}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         begin_with(net, "gpt2", official("gpt2"), HEADS)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 

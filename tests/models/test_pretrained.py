@@ -60,12 +60,12 @@ def test_every_source_fits_the_body_of_its_size(name: str) -> None:
     with torch.device("meta"):
         tensors = {key: torch.empty(shape) for key, shape in of.shapes().items()}
         body = BODIES[of.family](of.d_model, of.n_layers, of.n_heads, length)
-        found = translate(of.family, tensors)
-    found.pop(TOKENS, None)
-    wanted = {k: v.shape for k, v in body.state_dict().items()}
+        result = translate(of.family, tensors)
+    result.pop(TOKENS, None)
+    expected = {k: v.shape for k, v in body.state_dict().items()}
     if of.family == "vit":
-        wanted.pop("positions.table.table.weight")
-    assert {k: v.shape for k, v in found.items()} == wanted
+        expected.pop("positions.table.table.weight")
+    assert {k: v.shape for k, v in result.items()} == expected
 
 
 def test_every_source_is_of_its_family() -> None:
@@ -88,10 +88,10 @@ def test_prefixes_and_old_spellings_mean_the_same(name: str) -> None:
     old = {re.sub("LayerNorm.weight$", "LayerNorm.gamma", key): value for key, value in plain.items()}
     old = {re.sub("LayerNorm.bias$", "LayerNorm.beta", key): value for key, value in old.items()}
     assert (old.keys() != plain.keys()) == (name == "bert-base-uncased")
-    wanted = translate(TINY[name].family, plain)
-    found = translate(TINY[name].family, {known.prefix + key: value for key, value in old.items()})
-    assert found.keys() == wanted.keys()
-    assert all(torch.equal(found[key], value) for key, value in wanted.items())
+    expected = translate(TINY[name].family, plain)
+    result = translate(TINY[name].family, {known.prefix + key: value for key, value in old.items()})
+    assert result.keys() == expected.keys()
+    assert all(torch.equal(result[key], value) for key, value in expected.items())
 
 
 @pytest.mark.parametrize("family", BODIES)
@@ -121,7 +121,7 @@ def without(key: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("family", "change", "said"),
+    ("family", "change", "message"),
     [
         ("gpt2", without("h.1.ln_2.bias"), "h.1.ln_2.bias is missing in the weights"),
         ("bert", without("encoder.layer.0.attention.self.key.weight"), "self.key.weight is missing"),
@@ -161,10 +161,10 @@ def without(key: str) -> Any:
         ),
     ],
 )  # fmt: skip
-def test_weights_that_do_not_fit_are_named_and_change_nothing(family: str, change: Any, said: str) -> None:
+def test_weights_that_do_not_fit_are_named_and_change_nothing(family: str, change: Any, message: str) -> None:
     body = body_of(family)
     before = {name: value.clone() for name, value in body.state_dict().items()}
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         begin_with(body, family, change(official(source_of(family))), HEADS)
     assert all(torch.equal(value, before[name]) for name, value in body.state_dict().items())
 
@@ -203,18 +203,18 @@ def test_statistics_are_kept_and_nothing_else() -> None:
         "b": -2 + torch.randn(60_000),
         "one": torch.tensor([3.0]),
     }
-    found = statistics(given, 7)
+    result = statistics(given, 7)
     for name in ("a", "b"):
         std = float(given[name].std())
-        assert abs(float(found[name].mean() - given[name].mean())) < 0.02 * std
-        assert abs(float(found[name].std()) / std - 1) < 0.02
-        both = torch.stack([found[name].flatten(), given[name].flatten()])
+        assert abs(float(result[name].mean() - given[name].mean())) < 0.02 * std
+        assert abs(float(result[name].std()) / std - 1) < 0.02
+        both = torch.stack([result[name].flatten(), given[name].flatten()])
         assert abs(float(both.corrcoef()[0, 1])) < 0.02
-        kurtosis = ((found[name] - found[name].mean()) / std).pow(4).mean()
+        kurtosis = ((result[name] - result[name].mean()) / std).pow(4).mean()
         assert abs(float(kurtosis) - 3) < 0.15
-        assert found[name].shape == given[name].shape
-        assert found[name].dtype == given[name].dtype
-    assert torch.equal(found["one"], given["one"])
+        assert result[name].shape == given[name].shape
+        assert result[name].dtype == given[name].dtype
+    assert torch.equal(result["one"], given["one"])
 
 
 def test_statistics_depend_on_seed_and_name_alone() -> None:
@@ -243,5 +243,5 @@ def test_what_is_beside_the_body_has_no_say() -> None:
         tensors = official(name)
         needed = {key: value for key, value in tensors.items() if key not in beside}
         assert len(needed) == len(tensors) - len(beside)
-        found, wanted = translate(TINY[name].family, tensors), translate(TINY[name].family, needed)
-        assert found.keys() == wanted.keys()
+        result, expected = translate(TINY[name].family, tensors), translate(TINY[name].family, needed)
+        assert result.keys() == expected.keys()

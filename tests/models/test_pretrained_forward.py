@@ -24,10 +24,10 @@ CONTROL = 1e-3
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, architecture: Architecture) -> Any:
-    """What our store gives back of a folder with a file of weights."""
+    """Prepares a folder with a file of weights and opens the store."""
     monkeypatch.setenv("REPRO_DATA", str(folder / "data"))
     resize(monkeypatch, name, architecture)
-    prepare(name, folder, say=lambda line: None)
+    prepare(name, folder, report=lambda line: None)
     return open_weights(name)
 
 
@@ -47,7 +47,7 @@ def test_gpt2_of_the_library_in_our_blocks(
     assert (
         any(key.startswith("transformer.") for key in load_file(tmp_path / "model.safetensors")) != headless
     )
-    found = opened(monkeypatch, tmp_path, "gpt2", Architecture("gpt2", 32, 3, 4, 24, 37))
+    result = opened(monkeypatch, tmp_path, "gpt2", Architecture("gpt2", 32, 3, 4, 24, 37))
     model = DecoderLM(
         32,
         3,
@@ -56,17 +56,17 @@ def test_gpt2_of_the_library_in_our_blocks(
         learned(24),
         dropout=0.0,
     )
-    model.load_state_dict(translate("gpt2", found.tensors))
+    model.load_state_dict(translate("gpt2", result.tensors))
     ids = torch.randint(37, (2, 24))
-    wanted = theirs(ids, output_hidden_states=True)
+    expected = theirs(ids, output_hidden_states=True)
     hidden = model(ids).y
-    assert difference(hidden, wanted.hidden_states[-1]) < TOLERANCE
-    assert difference(model.vocabulary.logits(hidden), wanted.logits) < TOLERANCE
+    assert difference(hidden, expected.hidden_states[-1]) < TOLERANCE
+    assert difference(model.vocabulary.logits(hidden), expected.logits) < TOLERANCE
     body = Gpt2(32, 3, 4, 24, dropout=0.0)
-    begin_with(body, "gpt2", found.tensors, 4)
-    assert difference(body(model.vocabulary.embed(ids)), wanted.hidden_states[-1]) < TOLERANCE
+    begin_with(body, "gpt2", result.tensors, 4)
+    assert difference(body(model.vocabulary.embed(ids)), expected.hidden_states[-1]) < TOLERANCE
     body.causal = False
-    assert difference(body(model.vocabulary.embed(ids)), wanted.hidden_states[-1]) > CONTROL
+    assert difference(body(model.vocabulary.embed(ids)), expected.hidden_states[-1]) > CONTROL
 
 
 @torch.no_grad()
@@ -87,16 +87,16 @@ def test_bert_of_the_library_in_our_blocks(tmp_path: Path, monkeypatch: pytest.M
         if "LayerNorm.weight" in name:
             parameter.add_(1.0)
     theirs.save_pretrained(tmp_path)
-    found = opened(monkeypatch, tmp_path, "bert-base-uncased", Architecture("bert", 32, 3, 4, 24, 37))
+    result = opened(monkeypatch, tmp_path, "bert-base-uncased", Architecture("bert", 32, 3, 4, 24, 37))
     body = Bert(32, 3, 4, 24, dropout=0.0)
-    begin_with(body, "bert", found.tensors, 4)
+    begin_with(body, "bert", result.tensors, 4)
     ids = torch.randint(37, (2, 24))
-    wanted = theirs.bert(ids).last_hidden_state
+    expected = theirs.bert(ids).last_hidden_state
     vectors = theirs.bert.embeddings.word_embeddings(ids)
-    assert difference(body(vectors), wanted) < TOLERANCE
+    assert difference(body(vectors), expected) < TOLERANCE
     segments = theirs.bert.embeddings.token_type_embeddings.weight
     body.positions.table.table.weight.sub_(segments[0]).add_(segments[1])
-    assert difference(body(vectors), wanted) > CONTROL
+    assert difference(body(vectors), expected) > CONTROL
 
 
 def naive_vit(w: dict[str, Tensor], x: Tensor, heads: int, eps: float = 1e-6) -> Tensor:
@@ -134,7 +134,7 @@ def test_a_vision_transformer_and_its_own_positions() -> None:
     begin_with(body, "vit", weights, HEADS)
     assert torch.equal(body.positions.table.table.weight, own)
     x = torch.randn(2, 7, D_MODEL, dtype=torch.float64)
-    wanted = naive_vit(weights, x + own[:7], HEADS)
-    assert difference(body(x), wanted) < 1e-12
+    expected = naive_vit(weights, x + own[:7], HEADS)
+    assert difference(body(x), expected) < 1e-12
     assert difference(body(x), naive_vit(weights, x + own[:7], HEADS, eps=1e-2)) > CONTROL
     assert difference(body(x), naive_vit(weights, x, HEADS)) > CONTROL

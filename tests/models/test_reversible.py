@@ -116,7 +116,7 @@ def test_decoding_with_a_state_equals_the_whole(capacity: int | None) -> None:
 def test_searches_find_what_they_find_without_a_state() -> None:
     net = translator()  # in training, with dropout: a search turns it off
     source, lengths = ids(4, 6, seed=3), torch.tensor([6, 2, 5, 4])
-    found: set[tuple[int, ...]] = set()
+    result: set[tuple[int, ...]] = set()
     for search, by_hand in [
         (beam_search, partial(beam_by_hand, net, beam=3, alpha=0.6)),
         (greedy, partial(greedy_by_hand, net)),
@@ -132,8 +132,8 @@ def test_searches_find_what_they_find_without_a_state() -> None:
             score, new = by_hand(source[row, :length].tolist(), prompt, longest=6, eos=EOS)
             assert decoded.ids[row, : decoded.lengths[row]].tolist() == new
             assert abs(float(decoded.scores[row]) - score) < 1e-9
-            found.add(tuple(new))
-    assert len(found) > 3, "translations differ"
+            result.add(tuple(new))
+    assert len(result) > 3, "translations differ"
 
 
 def test_a_recipe_asks_for_it_by_name() -> None:

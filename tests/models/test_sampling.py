@@ -26,14 +26,14 @@ def tokens(found: Decoded) -> list[list[int]]:
 def test_greedy_equals_plain_forward_passes() -> None:
     model, source, lengths, state = start()
     limits = torch.tensor([10, 4, 10, 10, 1, 10])
-    found = greedy(model, state, torch.full_like(lengths, BOS), limits, EOS)
+    result = greedy(model, state, torch.full_like(lengths, BOS), limits, EOS)
     for row, (n, limit) in enumerate(zip(lengths.tolist(), limits.tolist(), strict=True)):
         total, new = greedy_by_hand(model, source[row, :n].tolist(), [BOS], limit, EOS)
-        assert tokens(found)[row] == new
-        assert found.log_probs[row].item() == pytest.approx(total, abs=1e-10)
-        assert not found.ids[row, len(new) :].any()
-    assert torch.equal(found.scores, found.log_probs)
-    ended = [new[-1] == EOS for new in tokens(found)]
+        assert tokens(result)[row] == new
+        assert result.log_probs[row].item() == pytest.approx(total, abs=1e-10)
+        assert not result.ids[row, len(new) :].any()
+    assert torch.equal(result.scores, result.log_probs)
+    ended = [new[-1] == EOS for new in tokens(result)]
     assert 0 < sum(ended) < len(ended)
 
 
@@ -41,10 +41,10 @@ def test_greedy_takes_the_lowest_of_equal_tokens_and_turns_dropout_off() -> None
     model = language_model(6)
     model.vocabulary.head.proj.weight.data.zero_()
     model.vocabulary.head.proj.weight.data[[3, 5], 0] = 1.0  # the other four are equal too
-    found = [greedy(model, model.init_state(1, 8), torch.tensor([3]), 8, None) for _ in range(2)]
+    result = [greedy(model, model.init_state(1, 8), torch.tensor([3]), 8, None) for _ in range(2)]
     assert model.training
-    assert torch.equal(found[0].ids, found[1].ids)
-    assert set(found[0].ids[0].tolist()) <= {0, 3}
+    assert torch.equal(result[0].ids, result[1].ids)
+    assert set(result[0].ids[0].tolist()) <= {0, 3}
 
 
 def test_top_k_of_one_is_greedy() -> None:
@@ -58,18 +58,20 @@ def test_top_k_of_one_is_greedy() -> None:
 
 
 def test_a_generator_makes_it_repeatable_and_log_probs_are_the_models() -> None:
-    found = []
+    result = []
     for seed in (1, 1, 2):
         model, source, lengths, state = start()
         generator = torch.Generator().manual_seed(seed)
         first = torch.full_like(lengths, BOS)
-        found.append(sample(model, state, first, LONGEST, EOS, temperature=2.0, top_k=5, generator=generator))
-    assert torch.equal(found[0].ids, found[1].ids)
-    assert not torch.equal(found[0].ids, found[2].ids)
-    for row, new in enumerate(tokens(found[0])):
+        result.append(
+            sample(model, state, first, LONGEST, EOS, temperature=2.0, top_k=5, generator=generator)
+        )
+    assert torch.equal(result[0].ids, result[1].ids)
+    assert not torch.equal(result[0].ids, result[2].ids)
+    for row, new in enumerate(tokens(result[0])):
         scores = log_probs_of(model, source[row, : lengths[row]].tolist(), [[BOS, *new[:-1]]])[0]
         total = scores.gather(1, torch.tensor(new)[:, None]).sum().item()
-        assert found[0].log_probs[row].item() == pytest.approx(total, abs=1e-10)
+        assert result[0].log_probs[row].item() == pytest.approx(total, abs=1e-10)
 
 
 def test_a_sample_does_not_depend_on_what_its_batch_mates_are() -> None:
@@ -92,10 +94,10 @@ def test_samples_follow_the_softmax(temperature: float) -> None:
     first = torch.full((count,), 3)
     generator = torch.Generator().manual_seed(0)
     drawn = sample(model, model.init_state(count, 1), first, 1, None, temperature, generator=generator)
-    wanted = (log_probs_of(model, None, [[3]])[0, -1] / temperature).softmax(-1) * count
+    expected = (log_probs_of(model, None, [[3]])[0, -1] / temperature).softmax(-1) * count
     seen = drawn.ids[:, 0].bincount(minlength=6)
-    assert wanted.min() > 5
-    assert ((seen - wanted) ** 2 / wanted).sum() < 25.7
+    assert expected.min() > 5
+    assert ((seen - expected) ** 2 / expected).sum() < 25.7
     for wrong in (0.5 * temperature, 2 * temperature):
         other = (log_probs_of(model, None, [[3]])[0, -1] / wrong).softmax(-1) * count
         assert ((seen - other) ** 2 / other).sum() > 100

@@ -49,28 +49,28 @@ def test_a_beam_as_large_as_the_space_is_exhaustive(seed: int, alpha: float) -> 
     source = [3, 0, 1]
     with torch.inference_mode():
         state = model.eval().start(torch.tensor([source]), None, capacity=longest)
-    found = beam_search(model, state, torch.tensor([BOS]), longest, EOS, beam=3**longest, alpha=alpha)
+    result = beam_search(model, state, torch.tensor([BOS]), longest, EOS, beam=3**longest, alpha=alpha)
     everything = every_sequence(model, source, [BOS], longest, EOS)
     assert len(everything) == 1 + 3 + 9 + 27 + 81
     score, total, new = max((total / ((5 + len(new)) / 6) ** alpha, total, new) for total, new in everything)
-    assert tokens(found) == [new]
-    assert found.scores.item() == pytest.approx(score, abs=1e-10)
-    assert found.log_probs.item() == pytest.approx(total, abs=1e-10)
+    assert tokens(result) == [new]
+    assert result.scores.item() == pytest.approx(score, abs=1e-10)
+    assert result.log_probs.item() == pytest.approx(total, abs=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("beam", [1, 2, 4])
 def test_equals_a_plain_search_that_never_stops_early(beam: int, alpha: float) -> None:
     model = translator(SIZE, seed=5).eval()
-    found = search(model, beam=beam, alpha=alpha)
+    result = search(model, beam=beam, alpha=alpha)
     source, lengths = sources()
     for row, n in enumerate(lengths.tolist()):
         best, new = beam_by_hand(model, source[row, :n].tolist(), BOS, n + 5, EOS, beam, alpha)
-        assert tokens(found)[row] == new
-        assert found.scores[row].item() == pytest.approx(best, abs=1e-10)
+        assert tokens(result)[row] == new
+        assert result.scores[row].item() == pytest.approx(best, abs=1e-10)
     # This means little unless sentences end at different times, some by the end symbol, some cut off.
-    assert len(set(found.lengths.tolist())) >= 4
-    ended = [new[-1] == EOS for new in tokens(found)]
+    assert len(set(result.lengths.tolist())) >= 4
+    ended = [new[-1] == EOS for new in tokens(result)]
     assert any(ended)
     assert not all(ended)
 
@@ -82,8 +82,8 @@ FORMS = pytest.mark.parametrize("form", ["vaswani", "power"])
 def test_penalties(form: LengthForm) -> None:
     lengths = torch.arange(1, 8, dtype=torch.float64)
     for alpha in (0.0, 0.6, 1.0, 2.5):
-        wanted = [PENALTIES[form](length, alpha) for length in range(1, 8)]
-        assert length_penalty(lengths, alpha, form).tolist() == pytest.approx(wanted, abs=1e-12)
+        expected = [PENALTIES[form](length, alpha) for length in range(1, 8)]
+        assert length_penalty(lengths, alpha, form).tolist() == pytest.approx(expected, abs=1e-12)
 
 
 @FORMS
@@ -94,7 +94,7 @@ def test_the_n_best_of_a_large_beam_are_the_best_of_everything(
     model, longest, source, alpha = translator(4, seed=3), 4, [3, 0, 1], 1.3
     with torch.inference_mode():
         state = model.eval().start(torch.tensor([source]), None, capacity=longest)
-    found = beam_search(
+    result = beam_search(
         model, state, torch.tensor([BOS]), longest, EOS, 3**longest, alpha, form, least, forbidden, n
     )
     allowed = [
@@ -103,8 +103,8 @@ def test_the_n_best_of_a_large_beam_are_the_best_of_everything(
         if not set(new) & set(forbidden) and (new[-1] != EOS or len(new) > least)
     ]
     allowed = sorted(allowed, reverse=True)[:n]
-    assert tokens(found) == [new for _, new in allowed]
-    assert found.scores.tolist() == pytest.approx([score for score, _ in allowed], abs=1e-10)
+    assert tokens(result) == [new for _, new in allowed]
+    assert result.scores.tolist() == pytest.approx([score for score, _ in allowed], abs=1e-10)
 
 
 @FORMS
@@ -117,11 +117,11 @@ def test_the_n_best_equal_a_plain_search_that_never_stops_early(
 ) -> None:
     model = translator(SIZE, seed=5).eval()
     options = {"length_form": form, "min_length": least, "forbidden": forbidden}
-    found = search(model, beam=beam, alpha=alpha, n_best=n, **options)
+    result = search(model, beam=beam, alpha=alpha, n_best=n, **options)
     best = search(model, beam=beam, alpha=alpha, **options)
-    news = tokens(found)
+    news = tokens(result)
     assert tokens(best) == news[::n]
-    torch.testing.assert_close(best.scores, found.scores[::n], rtol=0, atol=1e-12)
+    torch.testing.assert_close(best.scores, result.scores[::n], rtol=0, atol=1e-12)
     source, lengths = sources()
     for row, size in enumerate(lengths.tolist()):
         words = source[row, :size].tolist()
@@ -130,9 +130,9 @@ def test_the_n_best_equal_a_plain_search_that_never_stops_early(
         )[:n]
         here = slice(n * row, n * row + n)
         assert news[here] == [new for _, new in plain]
-        assert found.scores[here].tolist() == pytest.approx([score for score, _ in plain], abs=1e-10)
+        assert result.scores[here].tolist() == pytest.approx([score for score, _ in plain], abs=1e-10)
         penalties = [PENALTIES[form](len(new), alpha) for new in news[here]]
-        assert (found.log_probs / found.scores)[here].tolist() == pytest.approx(penalties, abs=1e-10)
+        assert (result.log_probs / result.scores)[here].tolist() == pytest.approx(penalties, abs=1e-10)
     # This means little unless hypotheses end at different times, and without the limits other ones are best.
     assert len({len(new) for new in news if new[-1] == EOS}) >= 2
     assert not least or tokens(search(model, beam=beam, alpha=alpha, n_best=n, length_form=form)) != news
@@ -142,13 +142,13 @@ def test_ranks_that_nothing_fills_are_empty() -> None:
     table = torch.tensor([[0.2, 0.3, 0.5], [0.45, 0.45, 0.1], [0.3, 0.3, 0.4]])
     model = Table(table)
     options = {"beam": 6, "n_best": 6, "forbidden": [1], "alpha": 0.0}
-    found = beam_search(model, model.start(2), torch.tensor([0, 1]), torch.tensor([3, 2]), EOS, **options)
+    result = beam_search(model, model.start(2), torch.tensor([0, 1]), torch.tensor([3, 2]), EOS, **options)
     # After 0: the end, 0 and the end, 0 0 and the end, 0 0 0. After 1: 0 and the end, 0 0, the end.
-    assert tokens(found)[:4] == [[2], [0, 2], [0, 0, 2], [0, 0, 0]]
-    assert tokens(found)[4:] == [[], [], [0, 2], [2], [0, 0], [], [], []]
-    assert found.scores.isneginf().tolist() == [not new for new in tokens(found)]
-    wanted = torch.tensor([0.5, 0.2 * 0.5, 0.2 * 0.2 * 0.5, 0.2**3]).log()
-    torch.testing.assert_close(found.scores[:4], wanted)
+    assert tokens(result)[:4] == [[2], [0, 2], [0, 0, 2], [0, 0, 0]]
+    assert tokens(result)[4:] == [[], [], [0, 2], [2], [0, 0], [], [], []]
+    assert result.scores.isneginf().tolist() == [not new for new in tokens(result)]
+    expected = torch.tensor([0.5, 0.2 * 0.5, 0.2 * 0.2 * 0.5, 0.2**3]).log()
+    torch.testing.assert_close(result.scores[:4], expected)
 
 
 def test_a_beam_of_one_is_greedy() -> None:
@@ -158,9 +158,9 @@ def test_a_beam_of_one_is_greedy() -> None:
     with torch.inference_mode():
         state = model.start(source, lengths, capacity=12)
     best = greedy(model, state, first, lengths + 5, EOS)
-    found = search(model, beam=1, alpha=0.0)
-    assert tokens(found) == tokens(best)
-    torch.testing.assert_close(found.log_probs, best.log_probs, rtol=0, atol=1e-12)
+    result = search(model, beam=1, alpha=0.0)
+    assert tokens(result) == tokens(best)
+    torch.testing.assert_close(result.log_probs, best.log_probs, rtol=0, atol=1e-12)
     # With a penalty on short sentences it may go on behind greedy's end, but only to something better.
     penalty = ((5 + best.lengths.double()) / 6) ** 0.6
     assert (search(model, beam=1, alpha=0.6).scores >= best.log_probs / penalty - 1e-12).all()
@@ -203,8 +203,8 @@ def test_stops_as_soon_as_nothing_better_can_come() -> None:
         # What ends at once has log 0.5 = -0.69. After n steps the best live log P is log 0.3 + (n - 1) log 0.45; over
         # the largest penalty, ((5 + 100) / 6)^0.6 = 5.57, that is -0.65 at n = 4 and -0.79 at n = 5.
         model.calls = 0
-        found = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=alpha)
-        assert (tokens(found), model.calls) == ([[EOS]], calls)
+        result = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=alpha)
+        assert (tokens(result), model.calls) == ([[EOS]], calls)
 
 
 def test_the_nth_best_decides_when_to_stop() -> None:
@@ -213,8 +213,8 @@ def test_the_nth_best_decides_when_to_stop() -> None:
         # Likeliest are the end at once, 0.5; then 1 0 and 1 1, 0.135 each; 1 0 and the end, 0.0675. All that lives
         # behind these has 0.0608 at most.
         model.calls = 0
-        found = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=0.0, n_best=n)
-        assert (tokens(found), model.calls) == (ended, calls)
+        result = beam_search(model, model.start(1), torch.tensor([0]), 100, EOS, beam=2, alpha=0.0, n_best=n)
+        assert (tokens(result), model.calls) == (ended, calls)
 
 
 def test_a_longer_better_hypothesis_is_not_cut_off_by_an_early_end() -> None:
@@ -225,24 +225,24 @@ def test_a_longer_better_hypothesis_is_not_cut_off_by_an_early_end() -> None:
     long = beam_search(model, model.start(1), torch.tensor([0]), 12, EOS, beam=2, alpha=1.0)
     assert tokens(short) == [[EOS]]
     assert tokens(long) == [[1] * 12]
-    wanted = torch.tensor(0.43).log() + 11 * torch.tensor(sure).log()
-    assert long.log_probs.item() == pytest.approx(wanted.item(), abs=1e-5)
-    assert long.scores.item() == pytest.approx(wanted.item() / (17 / 6), abs=1e-5)
+    expected = torch.tensor(0.43).log() + 11 * torch.tensor(sure).log()
+    assert long.log_probs.item() == pytest.approx(expected.item(), abs=1e-5)
+    assert long.scores.item() == pytest.approx(expected.item() / (17 / 6), abs=1e-5)
 
 
 def test_ties_go_to_the_lower_beam_and_token() -> None:
     model = Table(torch.full((5, 5), 0.2))
-    found = beam_search(model, model.start(2), torch.tensor([0, 4]), 3, None, beam=3)
-    assert tokens(found) == [[0, 0, 0], [0, 0, 0]]
-    found = beam_search(model, model.start(2), torch.tensor([0, 4]), 3, 0, beam=3, alpha=0.0)
-    assert tokens(found) == [[0], [0]]
+    result = beam_search(model, model.start(2), torch.tensor([0, 4]), 3, None, beam=3)
+    assert tokens(result) == [[0, 0, 0], [0, 0, 0]]
+    result = beam_search(model, model.start(2), torch.tensor([0, 4]), 3, 0, beam=3, alpha=0.0)
+    assert tokens(result) == [[0], [0]]
 
 
 def test_each_row_has_its_own_longest_length() -> None:
     model = Table(torch.tensor([[0.9, 0.1, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]]))
-    found = beam_search(model, model.start(3), torch.tensor([0, 0, 0]), torch.tensor([1, 5, 3]), EOS, beam=2)
-    assert tokens(found) == [[0], [0] * 5, [0] * 3]
-    assert found.ids.shape == (3, 5)
+    result = beam_search(model, model.start(3), torch.tensor([0, 0, 0]), torch.tensor([1, 5, 3]), EOS, beam=2)
+    assert tokens(result) == [[0], [0] * 5, [0] * 3]
+    assert result.ids.shape == (3, 5)
     assert model.calls == 5
 
 
@@ -252,13 +252,13 @@ def test_language_models_search_too() -> None:
     with torch.inference_mode():
         state = model.init_state(1, capacity=6)
         state = model.decode(torch.tensor([prompt[:-1]]), state).state
-    found = beam_search(
+    result = beam_search(
         model, state, torch.tensor(prompt[-1:]), longest, EOS, beam=300
     )  # five tokens go on: at most 125 live at the last step
     everything = every_sequence(model, None, prompt, longest, EOS)
     score, new = max((total / ((5 + len(new)) / 6) ** 0.6, new) for total, new in everything)
-    assert tokens(found) == [new]
-    assert found.scores.item() == pytest.approx(score, abs=1e-10)
+    assert tokens(result) == [new]
+    assert result.scores.item() == pytest.approx(score, abs=1e-10)
 
 
 def test_a_step_equals_the_full_forward_pass() -> None:

@@ -43,12 +43,12 @@ def frames(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("kind", ["attention", "recurrent"])
 def test_a_recording_is_heard_as_if_alone(kind: str) -> None:
     net, x, lengths = network(kind), frames(3, 7), torch.tensor([7, 2, 5])
-    found = net(x, lengths)
-    assert found.shape == (3, 7, D)
+    result = net(x, lengths)
+    assert result.shape == (3, 7, D)
     for row, n in enumerate(lengths.tolist()):
         alone = net(x[row : row + 1, :n])
-        assert float((found[row, :n] - alone[0]).detach().abs().max()) < 1e-12
-    assert float((net(x)[1, :2] - found[1, :2]).detach().abs().max()) > 1e-3, "else padding would not matter"
+        assert float((result[row, :n] - alone[0]).detach().abs().max()) < 1e-12
+    assert float((net(x)[1, :2] - result[1, :2]).detach().abs().max()) > 1e-3, "else padding would not matter"
 
 
 @pytest.mark.parametrize("kind", ["attention", "recurrent"])

@@ -61,14 +61,14 @@ def every_sequence(
 ) -> list[tuple[float, list[int]]]:
     """log P and tokens of all that end within ``longest`` tokens, and all of that length that do not."""
     others = [token for token in range(model.vocabulary.size) if token != eos]
-    found = []
+    result = []
     for size in range(1, longest + 1):
         last = [eos] if size < longest else [eos, *others]
         news = [[*body, end] for body in itertools.product(others, repeat=size - 1) for end in last]
         scores = log_probs_of(model, source, [[*prompt, *new[:-1]] for new in news])[:, len(prompt) - 1 :]
         totals = scores.gather(2, torch.tensor(news)[:, :, None]).sum((1, 2))
-        found += list(zip(totals.tolist(), news, strict=True))
-    return found
+        result += list(zip(totals.tolist(), news, strict=True))
+    return result
 
 
 def greedy_by_hand(

@@ -57,7 +57,7 @@ def widths(options: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def tied_by_cluster(options: dict[str, Any]) -> list[bool]:
-    """Which clusters are said to have one projection for both ways."""
+    """Returns which clusters have one projection for both ways."""
     given, tails = options.get("tied_projections", True), len(options.get("cutoffs", CUTOFFS))
     return given if isinstance(given, list) else [False] + [given] * tails
 

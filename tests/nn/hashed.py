@@ -1,4 +1,4 @@
-"""What the tests of hashed attention share: settings, a mixer, tokens, and comparison with gradients."""
+"""Helpers of the tests of hashed attention: settings, a mixer, tokens, and comparison with gradients."""
 
 import torch
 from torch import Tensor

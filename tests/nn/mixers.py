@@ -201,8 +201,8 @@ def randomise(module: nn.Module) -> nn.Module:
 def gradients(loss: Tensor, inputs: Sequence[Tensor], module: nn.Module) -> dict[str, Tensor]:
     """Gradients of a loss with respect to inputs and every parameter, by name."""
     names, parameters = zip(*module.named_parameters(), strict=True)
-    found = torch.autograd.grad(loss, [*inputs, *parameters])
-    return dict(zip([f"input {i}" for i in range(len(inputs))] + list(names), found, strict=True))
+    result = torch.autograd.grad(loss, [*inputs, *parameters])
+    return dict(zip([f"input {i}" for i in range(len(inputs))] + list(names), result, strict=True))
 
 
 def difference(a: Tensor, b: Tensor) -> float:

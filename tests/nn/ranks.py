@@ -17,7 +17,7 @@ Gradients = dict[str, torch.Tensor]
 
 
 def of_two_ranks(module: ModuleType, folder: Path) -> list[dict[str, Gradients]]:
-    """What each of two ranks found, by name; the module ends with a call of :func:`be_a_rank`."""
+    """Returns the results of each of two ranks, by name; the module ends with a call of :func:`be_a_rank`."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(PROJECT)}
     words = [sys.executable, str(module.__file__), "2"]
     ranks = [
@@ -38,7 +38,7 @@ def be_a_rank(gradients: Callable[[Any, int, int], Gradients], names: Iterable[A
     """The rest of a process that the command line makes rank ``argv[2]`` of ``argv[1]``."""
     world, rank, folder = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", world_size=world, rank=rank)
-    found = {name: gradients(name, world, rank) for name in names}
-    torch.save(found, folder / f"{world}-{rank}.pt")
+    result = {name: gradients(name, world, rank) for name in names}
+    torch.save(result, folder / f"{world}-{rank}.pt")
     dist.barrier()
     dist.destroy_process_group()

@@ -132,8 +132,8 @@ def smoothed_loss(logits: Tensor, targets: Tensor, epsilon: float) -> Tensor:
         probabilities = row.exp() / row.exp().sum()
         loss = row.new_zeros(())
         for token in range(row.shape[0]):
-            wanted = 1.0 - epsilon if token == target else epsilon / (row.shape[0] - 1)
-            loss = loss - wanted * probabilities[token].log()
+            expected = 1.0 - epsilon if token == target else epsilon / (row.shape[0] - 1)
+            loss = loss - expected * probabilities[token].log()
         losses.append(loss)
     return torch.stack(losses)
 
@@ -145,8 +145,8 @@ def smoothed_divergence(logits: Tensor, targets: Tensor, epsilon: float, padding
         probabilities = row.exp() / row.exp().sum()
         loss = row.new_zeros(())
         for token in range(row.shape[0]):
-            wanted = 1.0 - epsilon if token == target else epsilon / (row.shape[0] - 2)
-            if token != padding and wanted > 0.0:
-                loss = loss + wanted * (math.log(wanted) - probabilities[token].log())
+            expected = 1.0 - epsilon if token == target else epsilon / (row.shape[0] - 2)
+            if token != padding and expected > 0.0:
+                loss = loss + expected * (math.log(expected) - probabilities[token].log())
         losses.append(loss)
     return torch.stack(losses)

@@ -35,8 +35,8 @@ class Row:
         """Outputs ``(n, D)`` for new tokens ``(n, D)``."""
         self.losses, size = [], self.mixer.block
         zero = sum(0.0 * p.sum() for p in self.mixer.parameters())  # it touches every weight, used or not
-        found = [self._piece(x[at : at + size]) for at in range(0, len(x), size)]
-        return (torch.cat(found) if found else x) + zero
+        result = [self._piece(x[at : at + size]) for at in range(0, len(x), size)]
+        return (torch.cat(result) if result else x) + zero
 
     def aux(self) -> Tensor:
         return torch.stack(self.losses).mean() if self.losses else torch.zeros(()).double()
@@ -55,7 +55,7 @@ class Row:
         return torch.stack(outputs)
 
     def _attend(self, token: Tensor, before: list[Tensor]) -> Tensor:
-        short, found = self.mixer.short, []
+        short, result = self.mixer.short, []
         entries = torch.stack([*self.compressed, *before, token])
         for head in range(short.n_heads):
             slope = 2.0 ** (-8.0 * (head + 1) / short.n_heads)
@@ -64,8 +64,8 @@ class Row:
             query, keys, values = self._parts(short.qkv, head, token, entries)
             lowered = torch.tensor(bias + [0.0] * (len(before) + 1), dtype=token.dtype)
             scores = torch.stack([key @ query for key in keys]) / math.sqrt(short.d_head) + lowered
-            found.append(sum(w * value for w, value in zip(scores.softmax(0), values, strict=True)))
-        return project(short.out, torch.cat(found)[None], 0, len(token))[0]  # type: ignore[arg-type]
+            result.append(sum(w * value for w, value in zip(scores.softmax(0), values, strict=True)))
+        return project(short.out, torch.cat(result)[None], 0, len(token))[0]  # type: ignore[arg-type]
 
     def _parts(self, qkv: Any, head: int, token: Tensor, entries: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         short = self.mixer.short
@@ -94,13 +94,13 @@ class Row:
 def compressed(
     mixer: Any, x: Tensor, causal: bool, lengths: Tensor | None, past: Sequence[Tensor] | None
 ) -> Tensor:
-    """As :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
+    """A naive loop with the arguments of :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
     assert causal
-    found = []
+    result = []
     for b, tokens in enumerate(x):
         row, n = Row(mixer), row_length(x, lengths, b)
         if past is not None:
             row.call(past[b])
         y = row.call(tokens[:n])
-        found.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
-    return torch.stack(found)
+        result.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
+    return torch.stack(result)

@@ -33,8 +33,8 @@ class Row:
         self.kl, block = [], self.mixer.block
         # A zero that touches every weight, used or not.
         zero = sum(0.0 * p.sum() for p in self.mixer.parameters())
-        found = [self._piece(x[at : at + block]) for at in range(0, len(x), block)]
-        return (torch.cat(found) if found else x) + zero
+        result = [self._piece(x[at : at + block]) for at in range(0, len(x), block)]
+        return (torch.cat(result) if result else x) + zero
 
     def aux(self) -> Tensor:
         return self.signal.kl_weight * torch.stack(self.kl).mean() if self.kl else torch.zeros(())
@@ -65,34 +65,34 @@ class Row:
         self.held, self.draws, self.attended = self.held + 1, self.draws + 1, None
 
     def _positions(self) -> list[float]:
-        """Where the past is read."""
+        """Returns the positions at which the past is read."""
         samples = self.signal.samples
         if self.signal.bins is None:
             return [m / samples for m in range(1, samples + 1)]
-        mass, found = self.attended.tolist(), []
+        mass, result = self.attended.tolist(), []
         for u in uniform(torch.tensor([self.draws]), samples, self.mixer.seed)[0].tolist():
             left, bin_ = u * sum(mass), 0
             while left >= mass[bin_] and bin_ < len(mass) - 1:
                 left, bin_ = left - mass[bin_], bin_ + 1
-            found.append(bin_ / len(mass))
-        return sorted(found)
+            result.append(bin_ / len(mass))
+        return sorted(result)
 
     def _attend(self, token: Tensor) -> Tensor:
-        """What one token finds, ``(D,)``."""
+        """Attends with one token; returns ``(D,)``."""
         qkv, heads, width = self.mixer.short.qkv, self.long.n_heads, self.long.d_head
         size = heads * width
         query = linear(token, qkv.weight[:size], None if qkv.bias is None else qkv.bias[:size])
         keys, values = self.long.key(self.coefficients), self.long.value(self.coefficients)
-        found = []
+        result = []
         for h in range(heads):
             part = slice(h * width, (h + 1) * width)
             scores = keys[:, part] @ query[part] / math.sqrt(width)
             mean = torch.sigmoid(self.long.mean.weight[0] @ scores)
             variance = softplus(self.long.spread.weight[0] @ scores).clamp(min=self.signal.least_variance)
             centres, widths = functions(self.signal)
-            found.append(normal(mean, centres, variance + widths**2) @ values[:, part])
+            result.append(normal(mean, centres, variance + widths**2) @ values[:, part])
             self._note(mean, variance)
-        return self.long.out(torch.cat(found))
+        return self.long.out(torch.cat(result))
 
     def _note(self, mean: Tensor, variance: Tensor) -> None:
         sigma, prior = self.signal.kl_sigma, self.signal.kl_mean
@@ -136,7 +136,7 @@ def ridge(signal: Any, positions: Sequence[float], values: Tensor) -> Tensor:
 
 
 def surrounded(signal: Any, positions: list[float], values: Tensor, outside: list[float]) -> Tensor:
-    """The same with zeros at as many positions on either side as there are half as many values."""
+    """Pads values with half as many zeros on either side."""
     half = len(positions) // 2
     before, behind_ = outside[:half], outside[len(outside) - half :]
     zeros = values.new_zeros(half, values.shape[1])
@@ -163,27 +163,27 @@ def behind(signal: Any, samples: Tensor, block: Tensor) -> Tensor:
 
 def gated(conv: Any, block: Tensor) -> Tensor:
     """``sigmoid(conv(x)) x`` over the token before, the token and the one behind it."""
-    found = []
+    result = []
     for i in range(len(block)):
         total = conv.bias
         for k, j in enumerate((i - 1, i, i + 1)):
             if 0 <= j < len(block):
                 total = total + conv.weight[:, :, k] @ block[j]
-        found.append(torch.sigmoid(total) * block[i])
-    return torch.stack(found)
+        result.append(torch.sigmoid(total) * block[i])
+    return torch.stack(result)
 
 
 def continuous(
     mixer: Any, x: Tensor, causal: bool, lengths: Tensor | None, past: Sequence[Tensor] | None
 ) -> Tensor:
-    """As :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
+    """A naive loop with the arguments of :func:`tests.nn.reference.self_attention`; the past was fed in one call."""
     assert causal
-    found = []
+    result = []
     for b, tokens in enumerate(x):
         row = Row(mixer)
         if past is not None:
             row.call(past[b])
         n = len(tokens) if lengths is None else int(lengths[b])
         y = row.call(tokens[:n])
-        found.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
-    return torch.stack(found)
+        result.append(torch.cat([y, tokens.new_zeros(len(tokens) - n, tokens.shape[1])]))
+    return torch.stack(result)

@@ -69,11 +69,11 @@ def positions(mixer: InfusedAttention, length: int, width: int) -> Tensor:
 
 def remembered(counts: Sequence[int], mem_len: int) -> list[tuple[int, int]]:
     """For calls that bring so many tokens to a row: how many earlier ones each sees, how many it leaves behind."""
-    held, found = 0, []
+    held, result = 0, []
     for n in counts:
         if held + n > 2 * mem_len:
             held = min(held, mem_len)
         seen = held
         held = mem_len if n >= mem_len else held + n
-        found.append((seen, held))
-    return found
+        result.append((seen, held))
+    return result

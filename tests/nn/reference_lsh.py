@@ -33,7 +33,7 @@ def instances(ids: Tensor, length: int, hashing: Hashing, causal: bool) -> list[
         places = [(r, b, t) for b, t in keyed]
         places += [(r, 10**9, steps)] * (-steps % chunk)
         chunks += [places[i : i + chunk] for i in range(0, len(places), chunk)]
-    found: list[list[list[int]]] = [[[] for _ in range(steps)] for _ in range(rounds)]
+    result: list[list[list[int]]] = [[[] for _ in range(steps)] for _ in range(rounds)]
     for c, own in enumerate(chunks):
         alone = len(chunks) == 1 or (not hashing.wrap and c % (len(chunks) // rounds) == 0)
         looked_at = own if alone else own + chunks[c - 1]
@@ -45,8 +45,8 @@ def instances(ids: Tensor, length: int, hashing: Hashing, causal: bool) -> list[
                     continue
                 if not hashing.duplicates and r != other_round:
                     continue
-                found[r][t].append(other)
-    return found
+                result[r][t].append(other)
+    return result
 
 
 def one_query(

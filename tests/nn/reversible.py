@@ -79,16 +79,16 @@ def everything(join: Any = "concat", chunk: int | None = None) -> ReversibleStac
 
 
 def naive(stack: ReversibleStack, x: Tensor, layout: Layout, memory: Tensor | None = None) -> MixerOutput:
-    """What the stack gives, with nothing undone."""
+    """Computes the output of the stack without undoing steps."""
     one = two = x
     losses = []
     for parts in stack.layers:
         for name, sublayer in parts.items():  # type: ignore[operator,union-attr]
             past = sublayer.body.attend_to(memory, None) if name == "cross" else None
             cut: Callable[[int], list[slice]] = getattr(sublayer.body, "pieces", lambda n: [slice(0, n)])
-            found = [sublayer.branch(two[:, s], past, layout) for s in cut(x.shape[1])]
-            losses += [mixed.aux for mixed in found if mixed.aux is not None]
-            one, two = two, one + torch.cat([mixed.y for mixed in found], 1)
+            result = [sublayer.branch(two[:, s], past, layout) for s in cut(x.shape[1])]
+            losses += [mixed.aux for mixed in result if mixed.aux is not None]
+            one, two = two, one + torch.cat([mixed.y for mixed in result], 1)
     joined = torch.cat([one, two], -1) if stack.d_out(D) == 2 * D else 0.5 * (one + two)
     return MixerOutput(stack.final_norm(joined), None, torch.stack(losses).sum(0) if losses else None)
 
@@ -112,8 +112,8 @@ def grads(loss: Tensor, stack: nn.Module, *others: Tensor) -> dict[str, Tensor |
     for tensor in others:
         tensor.grad = None
     loss.backward()
-    found = {name: parameter.grad for name, parameter in stack.named_parameters()}
-    return found | {f"input {i}": tensor.grad for i, tensor in enumerate(others)}
+    result = {name: parameter.grad for name, parameter in stack.named_parameters()}
+    return result | {f"input {i}": tensor.grad for i, tensor in enumerate(others)}
 
 
 def same(got: dict[str, Tensor | None], wanted: dict[str, Tensor | None], tolerance: float = 1e-12) -> None:

@@ -76,17 +76,17 @@ def test_tied_is_one_parameter(options: dict[str, Any]) -> None:
     sizes = [b - a for a, b in pairwise(edges)]
     each = [first // div**c for c in range(len(sizes))]
     tables = sum(size * width for size, width in zip(sizes, each, strict=True))
-    wanted = tables * (1 if options.get("tied", True) else 2) + first * len(cutoffs)
+    expected = tables * (1 if options.get("tied", True) else 2) + first * len(cutoffs)
     if div > 1:
-        wanted += sum(token * width for width in each)
+        expected += sum(token * width for width in each)
     elif first != token:
-        wanted += token * first
+        expected += token * first
     for c, (width, tied) in enumerate(zip(each, tied_by_cluster(options), strict=True)):
         if (div > 1 or first != D) and not tied and (c or options.get("head_projection", True)):
-            wanted += D * width
+            expected += D * width
     if options.get("bias", True):
-        wanted += V + len(cutoffs)
-    assert sum(p.numel() for p in build(**options).parameters()) == wanted
+        expected += V + len(cutoffs)
+    assert sum(p.numel() for p in build(**options).parameters()) == expected
 
 
 def torch_twin(v: Any, div_value: float) -> nn.AdaptiveLogSoftmaxWithLoss:
@@ -106,14 +106,14 @@ def torch_twin(v: Any, div_value: float) -> nn.AdaptiveLogSoftmaxWithLoss:
 def test_torchs_adaptive_softmax_agrees(div_value: int) -> None:
     v, h = build(div_value=div_value, head_projection=False), hidden_states(10)
     twin, targets, weights = torch_twin(v, div_value), IDS.flatten(), torch.arange(1.0, 11.0)
-    got, wanted = v.nll(h, targets), -twin(h, targets).output
-    assert difference(got, wanted) < 1e-12
+    got, expected = v.nll(h, targets), -twin(h, targets).output
+    assert difference(got, expected) < 1e-12
     assert difference(v.log_probs(h), twin.log_prob(h)) < 1e-12
     (ours,) = torch.autograd.grad((weights * got).sum(), [h], retain_graph=True)
-    (theirs,) = torch.autograd.grad((weights * wanted).sum(), [h], retain_graph=True)
-    assert difference(ours, theirs) < 1e-12
+    (official,) = torch.autograd.grad((weights * expected).sum(), [h], retain_graph=True)
+    assert difference(ours, official) < 1e-12
     (weights * got).sum().backward()
-    (weights * wanted).sum().backward()
+    (weights * expected).sum().backward()
     first: Any = v.clusters[0]
     head = torch.cat([first.out.weight.grad, v.gate.weight.grad])  # type: ignore[union-attr]
     assert difference(head, twin.head.weight.grad) < 1e-12  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""What the adaptive vocabulary promises beside its values: zero gradients, cost, precision, clear refusals."""
+"""Further promises of the adaptive vocabulary: zero gradients, cost, precision, clear refusals."""
 
 from typing import Any
 
@@ -78,9 +78,9 @@ def test_autocast_does_not_make_it_coarser() -> None:
     plain = v.embed(IDS), v.nll(h, IDS), v.log_probs(h)
     with torch.autocast("cpu", torch.bfloat16):
         coarse = v.nll(h.bfloat16(), IDS)
-        for got, wanted in zip((v.embed(IDS), v.nll(h, IDS), v.log_probs(h)), plain, strict=True):
+        for got, expected in zip((v.embed(IDS), v.nll(h, IDS), v.log_probs(h)), plain, strict=True):
             assert got.dtype == torch.float32
-            assert torch.equal(got, wanted)
+            assert torch.equal(got, expected)
     assert coarse.dtype == torch.float32
     assert torch.equal(coarse, v.nll(h.bfloat16().float(), IDS))
 
@@ -103,15 +103,15 @@ def test_dropout_of_all_hides_the_hidden_states_in_training() -> None:
 def test_tail_dropout_of_all_leaves_tails_their_biases_and_the_head_as_it_was() -> None:
     v, h = build(div_value=2, tail_dropout=1.0), hidden_states(V)
     tokens = torch.arange(V)
-    wanted = build(div_value=2).nll(h, tokens)
+    target = build(div_value=2).nll(h, tokens)
     got = v.nll(h, tokens)
-    assert difference(got[:7], wanted[:7]) < 1e-12
+    assert difference(got[:7], target[:7]) < 1e-12
     head = v._head(h).log_softmax(-1)
     for c, (low, high) in enumerate([(7, 12), (12, 16), (16, 23)]):
         cluster: Any = v.clusters[c + 1]
         expected = -head[low:high, 7 + c] - cluster.bias.log_softmax(0)
         assert difference(got[low:high], expected) < 1e-12
-    assert difference(v.eval().nll(h, tokens), wanted) < 1e-12
+    assert difference(v.eval().nll(h, tokens), target) < 1e-12
 
 
 def test_tail_dropout_comes_after_the_projection() -> None:
@@ -169,7 +169,7 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("d_model", "div_value", "wanted"),
+    ("d_model", "div_value", "expected"),
     [
         # 267,735 words: 410 wide each, biases and three gates; nothing else.
         (410, 1, 267_735 * 411 + 3 * 411),
@@ -178,17 +178,17 @@ def test_bad_options_are_named(options: dict[str, Any], message: str) -> None:
          + 3 * 1025 + 1024 * (1024 + 256 + 64 + 16) + 1024 * 1024),
     ],
 )  # fmt: skip
-def test_parameters_are_counted_on_the_meta_device(d_model: int, div_value: int, wanted: int) -> None:
+def test_parameters_are_counted_on_the_meta_device(d_model: int, div_value: int, expected: int) -> None:
     with torch.device("meta"):
         v = AdaptiveVocabulary(d_model, d_model, 267_735, [20_000, 40_000, 200_000], div_value)
     assert all(p.device.type == "meta" for p in v.parameters())
-    assert sum(p.numel() for p in v.parameters()) == wanted
+    assert sum(p.numel() for p in v.parameters()) == expected
     assert not list(v.buffers())
 
 
 def test_projections_can_be_told_from_other_layers() -> None:
-    found = {name for name, module in build(div_value=2).named_modules() if isinstance(module, Projection)}
-    assert found == {f"clusters.{c}.up" for c in range(4)} | {"clusters.0.down"}
+    result = {name for name, module in build(div_value=2).named_modules() if isinstance(module, Projection)}
+    assert result == {f"clusters.{c}.up" for c in range(4)} | {"clusters.0.down"}
     assert not [m for m in build().modules() if isinstance(m, Projection)]
     assert sum(isinstance(m, Projection) for m in build(d_embed=5).modules()) == 2, "all tails share one"
 

@@ -16,7 +16,7 @@ def test_two_ranks_with_different_clusters_follow_one_process(tmp_path: Path) ->
     for name in adaptive_ranks.NAMES:
         alone = adaptive_ranks.gradients(name, 1, 0)
         assert max(float(grad.abs().max()) for grad in alone.values()) > 1e-2
-        for together in (found[name] for found in ranks):
+        for together in (result[name] for result in ranks):
             assert together.keys() == alone.keys()
             for key, grad in alone.items():
                 assert difference(together[key], grad) < 1e-12, (name, key)

@@ -18,7 +18,7 @@ CONTROL = 1e-3
 
 
 def planes_of(mixer: LSHAttention, steps: int, seed: int) -> Tensor:
-    """What a call draws after ``torch.manual_seed(seed)``: hash planes ``(R, bits, E)`` for all rows and heads."""
+    """The draws of a call after ``torch.manual_seed(seed)``: planes ``(R, bits, E)`` for all rows and heads."""
     torch.manual_seed(seed)
     first, _ = torch.randint(1 << 62, (2,)).tolist()
     hashing = mixer.hashing
@@ -48,15 +48,15 @@ MISTAKES: list[dict[str, Any]] = [
 @pytest.mark.parametrize("mistake", MISTAKES, ids=str)
 def test_control_every_setting_matters(mistake: dict[str, Any]) -> None:
     mixer, x = make(HASHING), tokens(42)
-    wanted = averaged(mixer, x, True, planes_of(mixer, 42, 6))
-    assert difference(output(mixer, x, True), wanted) < 1e-12
+    expected = averaged(mixer, x, True, planes_of(mixer, 42, 6))
+    assert difference(output(mixer, x, True), expected) < 1e-12
     mixer.hashing = replace(HASHING, **mistake)
-    assert difference(output(mixer, x, True), wanted) > CONTROL
+    assert difference(output(mixer, x, True), expected) > CONTROL
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_a_padded_row_is_as_it_would_be_alone(causal: bool) -> None:
-    """Theirs would put the padding into the first bucket."""
+    """The official code would put the padding into the first bucket."""
     mixer, x = make(HASHING), tokens(21)
     y = output(mixer, x, causal, torch.tensor([21, 14]))
     planes = planes_of(mixer, 21, 6)

@@ -31,8 +31,8 @@ def test_decoding_sees_the_keys_of_its_buckets(kind: str, capacity: int | None) 
         for size in (1, 7, 31):
             torch.manual_seed(4)
             got, ids = stream(mixer, x, size, capacity)
-            wanted = mixer(x, None, Layout(True, bucket_replay=ids)).y
-            assert difference(got, wanted) < TOLERANCE
+            expected = mixer(x, None, Layout(True, bucket_replay=ids)).y
+            assert difference(got, expected) < TOLERANCE
             # control: not everything is seen
             full = mixer(x, None, Layout(True, bucket_replay=torch.zeros_like(ids))).y
             assert difference(got, full) > 1e-2
@@ -70,8 +70,8 @@ def test_rows_of_a_reordered_state_go_on_alone() -> None:
     rows = torch.tensor([2, 0])
     beams = reorder(state, rows)
     got = mixer(x[rows, 8:9], beams, Layout(True)).y
-    wanted = mixer(x[:, 8:9], state, Layout(True)).y
-    assert difference(got, wanted[rows]) < TOLERANCE
+    expected = mixer(x[:, 8:9], state, Layout(True)).y
+    assert difference(got, expected[rows]) < TOLERANCE
 
 
 def test_a_growing_state_needs_a_number_of_buckets() -> None:

@@ -28,9 +28,9 @@ def test_weights_give_what_the_layer_gave() -> None:
     x = torch.randn(3, 5, D, dtype=torch.float64)
     lengths = torch.tensor([5, 2, 4])
     for causal in (True, False):
-        with capture_attention(layer) as found:
+        with capture_attention(layer) as result:
             y = layer(x, None, Layout(causal=causal, lengths=lengths)).y
-        (weights,) = found.values()
+        (weights,) = result.values()
         assert weights.shape == (3, H, 5, 5)
         values = layer.qkv(x)[..., -D:].unflatten(-1, (H, -1)).transpose(1, 2)
         again = layer.out((weights @ values).transpose(1, 2).flatten(2))
@@ -45,10 +45,10 @@ def test_every_attention_of_a_translator_is_there_by_its_name() -> None:
     net = translator()
     source, target = torch.randint(11, (1, 6)), torch.randint(11, (1, 4))
     plain = net(source, None, target).y
-    with capture_attention(net) as found:
+    with capture_attention(net) as result:
         y = net(source, None, target).y
     assert torch.equal(y, plain), "capturing changes nothing"
-    assert {name: tuple(w.shape[2:]) for name, w in found.items()} == {
+    assert {name: tuple(w.shape[2:]) for name, w in result.items()} == {
         "encoder.layers.0.mix.body": (6, 6),
         "decoder.layers.0.mix.body": (4, 4),
         "decoder.layers.0.cross.body": (4, 6),
@@ -61,13 +61,13 @@ def test_every_attention_of_a_translator_is_there_by_its_name() -> None:
 def test_nobody_watches_afterwards() -> None:
     net = translator()
     source, target = torch.randint(11, (1, 6)), torch.randint(11, (1, 4))
-    with capture_attention(net) as found:
+    with capture_attention(net) as result:
         net(source, None, target)
         with pytest.raises(RuntimeError):
             net(source, None, torch.zeros(1, 4, 1, dtype=torch.long))
-    before = {name: weights.shape for name, weights in found.items()}
+    before = {name: weights.shape for name, weights in result.items()}
     net(source[:, :3], None, target)
-    assert {name: weights.shape for name, weights in found.items()} == before
+    assert {name: weights.shape for name, weights in result.items()} == before
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
 
 
@@ -76,9 +76,9 @@ def test_what_has_no_table_of_weights_does_not_appear() -> None:
     torch.manual_seed(0)
     blocks = Blocks([partial(LinearAttention, n_heads=H)], partial(FeedForward, d_ff=16))
     net = DecoderLM(D, 1, partial(Vocabulary, size=11), blocks).eval()
-    with capture_attention(net) as found:
+    with capture_attention(net) as result:
         net(torch.randint(11, (1, 6)))
-    assert found == {}
+    assert result == {}
 
 
 @pytest.mark.parametrize("mask", [None, "keys", "added"])

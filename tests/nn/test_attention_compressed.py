@@ -49,22 +49,22 @@ def tokens(lengths: Sequence[int] = LENGTHS) -> list[Tensor]:
 
 def in_calls(mixer: Any, x: Tensor, sizes: Sequence[int], state: Any = None) -> tuple[Tensor, Any]:
     """Outputs of ``x (B, T, D)`` in calls of those sizes, and the last state."""
-    state, found = mixer.init_state(len(x)) if state is None else state, []
+    state, result = mixer.init_state(len(x)) if state is None else state, []
     for part in x.split(list(sizes), dim=1):
         mixed = mixer(part, state, Layout(True))
-        found.append(mixed.y)
+        result.append(mixed.y)
         state = mixed.state
-    return torch.cat(found, dim=1), state
+    return torch.cat(result, dim=1), state
 
 
 def by_loop(
     mixer: Any, rows: Sequence[Tensor], takes: Sequence[Sequence[int]], in_place: bool
 ) -> list[Tensor]:
-    found = []
+    result = []
     for b, row in enumerate(rows):
         naive = Row(mixer, in_place)
-        found.append(torch.cat([naive.call(part) for part in row.split([take[b] for take in takes])]))
-    return found
+        result.append(torch.cat([naive.call(part) for part in row.split([take[b] for take in takes])]))
+    return result
 
 
 @pytest.mark.parametrize("short", SHORT)
@@ -73,8 +73,8 @@ def test_ragged_calls_equal_the_naive_loop(kind: str, short: str) -> None:
     mixer, rows = build(kind, short), tokens()
     got, state = feed(mixer, rows, RAGGED, mixer.init_state(3))
     expected = by_loop(mixer, rows, RAGGED, in_place=False)
-    for y, wanted in zip(got, expected, strict=True):
-        assert difference(y, wanted) < TOLERANCE
+    for y, target in zip(got, expected, strict=True):
+        assert difference(y, target) < TOLERANCE
     same_gradients(got, expected, rows, mixer)
     assert state["compressed_length"].min() > 0
 
@@ -96,9 +96,9 @@ def test_one_call_and_its_auxiliary_loss_equal_the_naive_loop(kind: str, steps: 
     if steps == 25:
         assert bool((losses > 0).all())
         loss = mixed.aux @ torch.tensor([1.0, 3.0]).double()
-        wanted = gradients(losses @ torch.tensor([1.0, 3.0]).double(), [], mixer.compression)
+        target = gradients(losses @ torch.tensor([1.0, 3.0]).double(), [], mixer.compression)
         for key, grad in gradients(loss, [], mixer.compression).items():
-            assert difference(grad, wanted[key]) < TOLERANCE, key
+            assert difference(grad, target[key]) < TOLERANCE, key
 
 
 def test_padded_queries_do_not_count_in_the_auxiliary_loss() -> None:
@@ -139,8 +139,8 @@ def test_decoding_ragged_rows_in_place_equals_the_naive_loop() -> None:
     mixer, rows = build(), tokens([14, 12, 9])
     takes = [[3, 2, 0], *[[1, 1, 1]] * 9, [1, 1, 0], [1, 0, 0]]
     got, _ = feed(mixer, rows, takes, mixer.init_state(3, capacity=20))
-    for y, wanted in zip(got, by_loop(mixer, rows, takes, in_place=True), strict=True):
-        assert difference(y, wanted) < TOLERANCE
+    for y, expected in zip(got, by_loop(mixer, rows, takes, in_place=True), strict=True):
+        assert difference(y, expected) < TOLERANCE
 
 
 @pytest.mark.parametrize("token", [0, 5, 11])

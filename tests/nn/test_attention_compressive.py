@@ -58,7 +58,7 @@ def filled(made: Any, given: list[Tensor], capacity: int | None = None) -> Any:
 
 
 def trained(made: Any, given: list[Tensor], takes: list[list[int]]) -> tuple[list[Tensor], list[Tensor], Any]:
-    """As :func:`tests.nn.mixers.feed`, in training, with each call's auxiliary losses."""
+    """Feeds calls as :func:`tests.nn.mixers.feed`, in training, with each call's auxiliary losses."""
     made.train()
     state, outputs, losses = made.init_state(len(given)), [[] for _ in given], []  # type: ignore[var-annotated]
     at = [0] * len(given)
@@ -85,9 +85,9 @@ def test_outputs_losses_and_every_gradient_equal_the_loop(kind: str, normed: boo
     made, given = mixer(kind, normed, reconstruction=0.7), [row.requires_grad_() for row in rows()]
     names, parameters = zip(*made.named_parameters(), strict=True)
     got, losses, state = trained(made, given, TAKES)
-    wanted, expected, ended = by_loop(made, given, TAKES)
-    same(got, wanted)
-    both = [torch.stack([(y**2).sum() for y in outputs]).sum() for outputs in (got, wanted)]
+    target, expected, ended = by_loop(made, given, TAKES)
+    same(got, target)
+    both = [torch.stack([(y**2).sum() for y in outputs]).sum() for outputs in (got, target)]
     if kind == "convolution":
         same(losses, expected)
         weights = torch.linspace(1.0, 9.0, 15, dtype=torch.float64).view(5, 3)
@@ -97,8 +97,8 @@ def test_outputs_losses_and_every_gradient_equal_the_loop(kind: str, normed: boo
         ]
     else:
         assert losses == [None] * len(TAKES)
-    found, right = (torch.autograd.grad(loss, [*given, *parameters]) for loss in both)
-    for name, one, other in zip([*LENGTHS, *names], found, right, strict=True):
+    result, right = (torch.autograd.grad(loss, [*given, *parameters]) for loss in both)
+    for name, one, other in zip([*LENGTHS, *names], result, right, strict=True):
         assert difference(one, other) < 1e-12, name
     held = state["past"]
     for b, row in enumerate(ended):
@@ -209,16 +209,16 @@ def test_the_gradient_of_the_loss_reaches_the_compression_only(normed: bool) -> 
     state = filled(made, rows([12]))
     mixed = made(x, detach(state), Layout(True))
     names, parameters = zip(*made.named_parameters(), strict=True)
-    found = torch.autograd.grad(mixed.aux.sum(), [x, *parameters], allow_unused=True, retain_graph=True)
+    result = torch.autograd.grad(mixed.aux.sum(), [x, *parameters], allow_unused=True, retain_graph=True)
     reached = [
-        name for name, grad in zip(["x", *names], found, strict=True) if grad is not None and grad.any()
+        name for name, grad in zip(["x", *names], result, strict=True) if grad is not None and grad.any()
     ]
     assert [name.removeprefix("body.") for name in reached] == ["compression.convolution.weight"]
     # The task's gradient does not, but is there: a parameter without one would stop DDP.
-    found = torch.autograd.grad(
+    result = torch.autograd.grad(
         mixed.y.sum(), [p for n, p in zip(names, parameters, strict=True) if "convolution" in n]
     )
-    assert not found[0].any()
+    assert not result[0].any()
 
 
 def test_when_there_is_a_loss() -> None:
@@ -254,14 +254,14 @@ def test_autocast_keeps_the_memories_precise(capacity: int | None) -> None:
     made, x = mixer().float().train(), torch.stack(rows([16, 16])).float()
     exact, narrow = made.init_state(2), made.init_state(2, capacity)
     for part in x.split(4, dim=1):
-        wanted = made(part, detach(exact), Layout(True))
+        expected = made(part, detach(exact), Layout(True))
         with torch.autocast("cpu", torch.bfloat16), torch.set_grad_enabled(capacity is None):
             got = made(part, detach(narrow), Layout(True))
-        exact, narrow = wanted.state, got.state
+        exact, narrow = expected.state, got.state
     assert got.y.dtype == torch.bfloat16
     assert got.aux.dtype == narrow["slots" if capacity else "past"]["compressed"].dtype == torch.float32
-    assert (got.y.float() - wanted.y).abs().mean() < 0.05 * wanted.y.abs().mean()
-    assert difference(got.aux, wanted.aux) < 0.05
+    assert (got.y.float() - expected.y).abs().mean() < 0.05 * expected.y.abs().mean()
+    assert difference(got.aux, expected.aux) < 0.05
 
 
 def test_biases_are_shared_over_layers_and_compressions_are_not() -> None:

@@ -1,4 +1,4 @@
-"""What relative and Shaw's attention share: memories, rings, settings; in float64 against the naive loops."""
+"""Common parts of relative and Shaw's attention: memories, rings, settings; in float64 against the naive loops."""
 
 from typing import Any
 
@@ -81,8 +81,8 @@ def test_ragged_calls_beyond_the_memory_equal_the_loop(
 ) -> None:
     made, given = mixer(kind), rows([9, 11, 7])
     got = fed(made, given, TAKES, CallSettings(memory), capacity)
-    wanted = by_loop(kind, made, given, TAKES, memory)
-    for y, expected in zip(got, wanted, strict=True):
+    target = by_loop(kind, made, given, TAKES, memory)
+    for y, expected in zip(got, target, strict=True):
         assert difference(y, expected) < 1e-12
 
 
@@ -96,8 +96,8 @@ def test_single_tokens_beyond_the_memory_equal_the_loop(
     made, given = mixer(kind), rows([14, 12])
     takes = [[1, 1]] * 9 + [[1, 0]] + [[3, 2]] + [[1, 1]]
     got = fed(made, given, takes, CallSettings(memory), capacity)
-    wanted = by_loop(kind, made, given, takes, memory)
-    for y, expected in zip(got, wanted, strict=True):
+    target = by_loop(kind, made, given, takes, memory)
+    for y, expected in zip(got, target, strict=True):
         assert difference(y, expected) < 1e-12
 
 
@@ -125,9 +125,9 @@ def test_gradients_through_a_memory_that_was_cut(
     inputs = [*given, *made.parameters()]
     got = fed(made, given, TAKES, CallSettings(memory))
     loops = by_loop(kind, made, given, TAKES, memory)
-    found = torch.autograd.grad(sum((y**2).sum() for y in got), inputs)  # type: ignore[arg-type]
-    wanted = torch.autograd.grad(sum((y**2).sum() for y in loops), inputs)  # type: ignore[arg-type]
-    for one, other in zip(found, wanted, strict=True):
+    result = torch.autograd.grad(sum((y**2).sum() for y in got), inputs)  # type: ignore[arg-type]
+    expected = torch.autograd.grad(sum((y**2).sum() for y in loops), inputs)  # type: ignore[arg-type]
+    for one, other in zip(result, expected, strict=True):
         assert difference(one, other) < 1e-12
 
 
@@ -176,8 +176,8 @@ def test_calls_longer_than_the_memory_without_padding(kind: str, capacity: int |
     for x in given[0].split([7, 1, 2, 5]):
         y, state, *_ = made(x[None], state, layout(len(x)))
         outputs.append(y[0])
-    wanted = by_loop(kind, made, given, [[7], [1], [2], [5]])
-    assert difference(torch.cat(outputs), wanted[0]) < 1e-12
+    expected = by_loop(kind, made, given, [[7], [1], [2], [5]])
+    assert difference(torch.cat(outputs), expected[0]) < 1e-12
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,8 +204,8 @@ def test_a_ring_has_one_slot_more_than_the_memory_or_the_capacity(kind: str) -> 
 def test_a_smaller_capacity_is_a_shorter_memory(kind: str) -> None:
     made, given, takes = mixer(kind, mem_len=50), rows([16]), [[5], [1], [1], [4], [1], [4]]
     got, _ = feed(made, given, takes, made.init_state(1, 3))
-    wanted = by_loop(kind, made, given, takes, MemorySettings(3))
-    assert difference(got[0], wanted[0]) < 1e-12
+    expected = by_loop(kind, made, given, takes, MemorySettings(3))
+    assert difference(got[0], expected[0]) < 1e-12
 
 
 @pytest.mark.parametrize("capacity", [None, 9])
@@ -256,8 +256,8 @@ def test_padding_is_finite_and_changes_nothing(kind: str, capacity: int | None) 
 def test_autocast(kind: str) -> None:
     torch.manual_seed(0)
     made, x = mixer(kind).float(), torch.stack(rows([8, 8])).float()
-    wanted = made(x, made.init_state(2), layout(8))
-    exact = torch.autograd.grad(wanted.y.square().mean(), list(made.parameters()))
+    expected = made(x, made.init_state(2), layout(8))
+    exact = torch.autograd.grad(expected.y.square().mean(), list(made.parameters()))
     with torch.autocast("cpu", torch.bfloat16):
         got = made(x, made.init_state(2), layout(8))
         assert got.y.dtype == torch.bfloat16
@@ -266,8 +266,8 @@ def test_autocast(kind: str) -> None:
         with torch.no_grad():
             for part in (x[:, :5], x[:, 5:6], x[:, 6:]):
                 last, kept, *_ = made(part, kept, layout(part.shape[1]))
-    assert difference(got.y.float(), wanted.y) < 0.03
-    assert difference(last.float(), wanted.y[:, 6:]) > 1e-4  # a memory of 5: not the whole past
+    assert difference(got.y.float(), expected.y) < 0.03
+    assert difference(last.float(), expected.y[:, 6:]) > 1e-4  # a memory of 5: not the whole past
     for one, other in zip(narrow, exact, strict=True):
         assert one.dtype == torch.float32
         assert difference(one, other) < 0.05

@@ -47,9 +47,9 @@ def test_cross_attention_equals_the_naive_loop(options: str, steps: int) -> None
     got = mixer(x, mixer.attend_to(memory, lengths), NO_TIME).y
     expected = reference.cross_attention(mixer, x, memory, lengths)
     assert difference(got, expected) < 1e-12
-    wanted = gradients((expected * weight).sum(), [x, memory], mixer)
+    target = gradients((expected * weight).sum(), [x, memory], mixer)
     for key, grad in gradients((got * weight).sum(), [x, memory], mixer).items():
-        assert difference(grad, wanted[key]) < 1e-12, key
+        assert difference(grad, target[key]) < 1e-12, key
 
 
 @torch.no_grad()

@@ -60,9 +60,9 @@ def test_a_record_names_later_settings_only_where_they_are_set() -> None:
     """Protocols of records from before and after agree."""
     old = ["rounds", "chunk", "buckets", "across_buckets", "duplicates", "unit_keys", "see_self", "average"]
     assert list(Hashing(3).describe()) == old
-    said = Hashing.averaged(4, 29).describe()
-    assert said == asdict(Hashing.averaged(4, 29))
-    assert said.keys() - old == {"scaled", "shared_rotations", "wrap"}
+    output = Hashing.averaged(4, 29).describe()
+    assert output == asdict(Hashing.averaged(4, 29))
+    assert output.keys() - old == {"scaled", "shared_rotations", "wrap"}
 
 
 def test_shared_rotations_are_one_set_for_all_rows_and_heads() -> None:
@@ -76,22 +76,22 @@ def test_shared_rotations_are_one_set_for_all_rows_and_heads() -> None:
         mixer.hashing = replace(mixer.hashing, shared_rotations=shared)
         ids = mixer(x, None, Layout(True)).bucket_replay
         state = mixer(x, mixer.init_state(3, 30), Layout(True))
-        for found in (ids, state.bucket_replay):
-            assert torch.equal(found, found[:1, :1].expand_as(found)) is shared
-            assert not torch.equal(found[:, :, 0], found[:, :, 1])
+        for result in (ids, state.bucket_replay):
+            assert torch.equal(result, result[:1, :1].expand_as(result)) is shared
+            assert not torch.equal(result[:, :, 0], result[:, :, 1])
         assert state.state["rotations"].shape == (3, 2, 4, 3, 4)
 
 
 def naive(vector: Tensor, rotations: Tensor, sizes: list[int]) -> int:
     """The bucket of one vector ``(E,)`` under rotations ``(E, W)``."""
-    found, scale, first = 0, 1, 0
+    result, scale, first = 0, 1, 0
     for size in sizes:
         turned = [float(vector @ rotations[:, first + i]) for i in range(size // 2)]
         both = turned + [-t for t in turned]
-        found += scale * max(range(size), key=lambda i: both[i])
+        result += scale * max(range(size), key=lambda i: both[i])
         scale *= size
         first += size // 2
-    return found
+    return result
 
 
 @pytest.mark.parametrize("hashing", [2, 6, 256, (2, 4), (6, 2, 4), (8,)])

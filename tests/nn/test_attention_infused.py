@@ -37,7 +37,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
 
 
 def expected(mixer: InfusedAttention, row: Tensor, counts: list[int]) -> Tensor:
-    """What a row's calls must return, by naive loops over what the rule lets each call see."""
+    """Computes what a row's calls must return, by naive loops over what the rule lets each call see."""
     outputs, at = [], 0
     for n, (seen, _) in zip(counts, remembered(counts, mixer.memory.mem_len), strict=True):
         outputs.append(infused(mixer, row[None, at : at + n], True, None, [row[at - seen : at]])[0])
@@ -183,12 +183,12 @@ def test_a_detached_memory_gets_no_gradient_and_teaches_the_weights_all_the_same
 
     rows = list(past)
     naive = (infused(mixer, x, True, None, rows) * weight).sum()
-    wanted = gradients(naive, [past, x], mixer)
+    target = gradients(naive, [past, x], mixer)
     carried, cut = found(False), found(True)
-    assert all(difference(carried[key], wanted[key]) < 1e-12 for key in wanted)
+    assert all(difference(carried[key], target[key]) < 1e-12 for key in target)
     assert torch.equal(cut["input 0"], torch.zeros_like(past))
-    assert wanted["input 0"].abs().max() > 0.1
-    assert all(difference(cut[key], wanted[key]) < 1e-12 for key in wanted if key != "input 0")
+    assert target["input 0"].abs().max() > 0.1
+    assert all(difference(cut[key], target[key]) < 1e-12 for key in target if key != "input 0")
 
 
 @torch.no_grad()

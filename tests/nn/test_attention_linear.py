@@ -53,15 +53,15 @@ def recurrent(q: Tensor, k: Tensor, v: Tensor, chunk: int) -> Tensor:
 @pytest.mark.parametrize("chunk", [1, 5, 32, 100])
 def test_parallel_chunked_and_recurrent_are_the_same(chunk: int, steps: int, dtype: torch.dtype) -> None:
     given, weight = some(steps, dtype), randn(2, steps, 3, 4, seed=9, dtype=dtype)
-    found = []
+    result = []
     for form in (parallel, chunked, recurrent):
         y = form(*given, chunk)
-        found.append([y, *torch.autograd.grad((y * weight).sum(), given)])
-    for other in found[1:]:
-        for got, expected in zip(other, found[0], strict=True):
+        result.append([y, *torch.autograd.grad((y * weight).sum(), given)])
+    for other in result[1:]:
+        for got, expected in zip(other, result[0], strict=True):
             assert got.dtype == dtype
             assert difference(got, expected) < TOLERANCE[dtype]
-    assert all(float(grad.abs().max()) > 0.01 for grad in found[0][1:]) or steps == 1
+    assert all(float(grad.abs().max()) > 0.01 for grad in result[0][1:]) or steps == 1
 
 
 @pytest.mark.parametrize("cut", [1, 2, 9, 22])

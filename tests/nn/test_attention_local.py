@@ -36,9 +36,9 @@ def test_so_many_chunks_are_seen(causal: bool, before: int, after: int) -> None:
     lengths = torch.tensor([18, 9])
     for given in (None, lengths):
         y = mixer(x, None, Layout(causal, lengths=given)).y
-        wanted = reference_lsh.local(mixer, x, causal, given)
-        assert difference(y[0], wanted[0]) < 1e-12
-        assert difference(y[1, :9], wanted[1, :9]) < 1e-12
+        expected = reference_lsh.local(mixer, x, causal, given)
+        assert difference(y[0], expected[0]) < 1e-12
+        assert difference(y[1, :9], expected[1, :9]) < 1e-12
         assert y.isfinite().all()
 
 
@@ -52,10 +52,10 @@ def test_chunks_wrap_around_at_the_ends_of_a_row(before: int, after: int, steps:
         y = mixer(x, None, Layout(False, lengths=lengths)).y
         assert y.isfinite().all()
         y = y if lengths is None else y.where(valid(lengths, steps)[..., None], 0.0)
-        wanted = reference_lsh.local(mixer, x, False, lengths)
-        assert difference(y, wanted) < 1e-12
+        target = reference_lsh.local(mixer, x, False, lengths)
+        assert difference(y, target) < 1e-12
         weights = torch.randn(y.shape, dtype=y.dtype)
-        expected = gradients((wanted * weights).sum(), [x], mixer)
+        expected = gradients((target * weights).sum(), [x], mixer)
         for key, grad in gradients((y * weights).sum(), [x], mixer).items():
             assert difference(grad, expected[key]) < 1e-12, key
     plain = make(chunk=4, before=before, after=after)
@@ -75,14 +75,14 @@ def test_a_ring_does_not_grow_and_forgets_what_is_out_of_sight() -> None:
     mixer = make(chunk=4, before=1)
     rows = [torch.randn(n, D_MODEL, dtype=torch.float64) for n in (50, 43)]
     with torch.no_grad():
-        wanted = [mixer(row[None], None, Layout(True)).y[0] for row in rows]
+        expected = [mixer(row[None], None, Layout(True)).y[0] for row in rows]
         state = mixer.init_state(2, capacity=1000)
         size = nbytes(state)
         assert state["slots"]["k"].shape[1] == 8
         takes = [[20, 3]] + [[1, 1]] * 25 + [[5, 15]]
         got, state = feed(mixer, rows, takes, state)
     assert nbytes(state) == size
-    for y, whole in zip(got, wanted, strict=True):
+    for y, whole in zip(got, expected, strict=True):
         assert difference(y, whole) < 1e-12
 
 

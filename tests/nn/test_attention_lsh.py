@@ -56,11 +56,11 @@ def test_two_chunks_that_cover_everything_are_exact(
     y = mixer(x, None, Layout(causal)).y
     got = gradients(weighted(y), [x], mixer)
     mixer.hashing = Hashing(0)
-    wanted = mixer(x, None, Layout(causal)).y
-    assert difference(y, wanted) < tolerance
-    for key, grad in gradients(weighted(wanted), [x], mixer).items():
+    expected = mixer(x, None, Layout(causal)).y
+    assert difference(y, expected) < tolerance
+    for key, grad in gradients(weighted(expected), [x], mixer).items():
         assert difference(got[key], grad) < tolerance, key
-    assert difference(wanted, reference_lsh.covering(mixer, x, causal)) < tolerance
+    assert difference(expected, reference_lsh.covering(mixer, x, causal)) < tolerance
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
@@ -154,14 +154,14 @@ def test_exact_attention_without_oneself(hashing: Hashing, causal: bool) -> None
     for steps in (1, 7):
         x = tokens(steps)
         same(mixer, mixer(x, None, Layout(causal)).y, reference_lsh.covering(mixer, x, causal), x)
-    x, shown = tokens(9, rows=3), valid(lengths, 9)[..., None]
+    x, displayed = tokens(9, rows=3), valid(lengths, 9)[..., None]
     y = mixer(x, None, Layout(causal, lengths=lengths)).y
     assert y.isfinite().all()
-    same(mixer, y.where(shown, 0.0), reference_lsh.covering(mixer, x, causal, lengths), x)
+    same(mixer, y.where(displayed, 0.0), reference_lsh.covering(mixer, x, causal, lengths), x)
     past = [row[:n] for row, n in zip(tokens(5, rows=3, seed=8).detach(), (5, 0, 2), strict=True)]
     before = torch.nn.utils.rnn.pad_sequence(past, batch_first=True)
     state = mixer(before, mixer.init_state(3), Layout(causal, lengths=torch.tensor([5, 0, 2]))).state
-    y = mixer(x, state, Layout(causal, lengths=lengths)).y.where(shown, 0.0)
+    y = mixer(x, state, Layout(causal, lengths=lengths)).y.where(displayed, 0.0)
     same(mixer, y, reference_lsh.covering(mixer, x, causal, lengths, past), x)
 
 

@@ -24,8 +24,8 @@ def stack(heads: list[int], **options: Any) -> Any:
 @pytest.mark.parametrize("length", [1, 2, 9])
 def test_sinusoids_entry_by_entry(length: int) -> None:
     table = distance_sinusoids(length, 6, torch.float64, CPU)
-    wanted = torch.tensor([sinusoid(d, 6) for d in range(length - 1, -1, -1)], dtype=torch.float64)
-    assert difference(table, wanted) < 1e-14
+    expected = torch.tensor([sinusoid(d, 6) for d in range(length - 1, -1, -1)], dtype=torch.float64)
+    assert difference(table, expected) < 1e-14
 
 
 def test_sinusoids_are_those_of_the_official_code() -> None:

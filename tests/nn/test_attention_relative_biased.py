@@ -21,7 +21,7 @@ def test_it_equals_the_tiles(steps: int, memory: int, window: int | None, masked
     ]
     given = [torch.randn(shape, dtype=torch.float64) for shape in [*shapes, (HEADS, size, PLACE)]]
     mask = torch.arange(memory) >= torch.tensor([[0], [2], [memory]]) if masked else None
-    found = []
+    result = []
     for fused in (False, True):
         inputs = [t.clone().requires_grad_() for t in given]
         if fused:
@@ -29,8 +29,8 @@ def test_it_equals_the_tiles(steps: int, memory: int, window: int | None, masked
         else:
             y = attend_by_distance(*inputs, Sight(mask, window), 0.3)
         (y * torch.arange(y.numel()).view_as(y).cos()).sum().backward()
-        found.append([y.detach(), *(t.grad for t in inputs)])
-    for one, other in zip(*found, strict=True):
+        result.append([y.detach(), *(t.grad for t in inputs)])
+    for one, other in zip(*result, strict=True):
         assert one is not None
         assert other is not None
         assert float((one - other).abs().max()) < 1e-12

@@ -67,8 +67,8 @@ def test_outputs_and_gradients(name: str, tile: tuple[int, int], monkeypatch: py
     expected, got = plain(given, sight, 0.7), attend(given, sight)
     assert difference(got, expected) < 1e-12
     weights = torch.randn(got.shape, generator=torch.Generator().manual_seed(2), dtype=got.dtype)
-    wanted = torch.autograd.grad((expected * weights).sum(), given)
-    for one, other in zip(torch.autograd.grad((got * weights).sum(), given), wanted, strict=True):
+    target = torch.autograd.grad((expected * weights).sum(), given)
+    for one, other in zip(torch.autograd.grad((got * weights).sum(), given), target, strict=True):
         assert difference(one, other) < 1e-12
     with torch.no_grad():
         assert difference(attend(given, sight), expected) < 1e-12
@@ -95,11 +95,11 @@ def test_gradients_with_dropout(name: str, tile: tuple[int, int], monkeypatch: p
         moved = [t + step * way for t, way in zip(given, along, strict=True)]
         return (attend(moved, SIGHTS[name], dropout=0.4) * weights).sum()
 
-    found = torch.autograd.grad(loss(0.0), given)
-    slope = sum(float((grad * way).sum()) for grad, way in zip(found, along, strict=True))
+    result = torch.autograd.grad(loss(0.0), given)
+    slope = sum(float((grad * way).sum()) for grad, way in zip(result, along, strict=True))
     with torch.no_grad():
-        wanted = float(loss(1e-5) - loss(-1e-5)) / 2e-5
-    assert abs(slope - wanted) < 1e-6 * max(1.0, abs(slope))
+        expected = float(loss(1e-5) - loss(-1e-5)) / 2e-5
+    assert abs(slope - expected) < 1e-6 * max(1.0, abs(slope))
     assert abs(slope) > 0.1
 
 
@@ -135,12 +135,12 @@ def test_a_second_derivative_is_refused() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_narrower_numbers(dtype: torch.dtype) -> None:
     exact, narrow = inputs(), [t.detach().to(dtype).requires_grad_() for t in inputs()]
-    wanted, got = attend(exact, Sight(), scale=0.5), attend(narrow, Sight(), scale=0.5)
+    expected, got = attend(exact, Sight(), scale=0.5), attend(narrow, Sight(), scale=0.5)
     tolerance = 1e-5 if dtype == torch.float32 else 0.05
     assert got.dtype == dtype
-    assert difference(got.double(), wanted) < tolerance
+    assert difference(got.double(), expected) < tolerance
     for one, other in zip(
-        torch.autograd.grad(got.sum(), narrow), torch.autograd.grad(wanted.sum(), exact), strict=True
+        torch.autograd.grad(got.sum(), narrow), torch.autograd.grad(expected.sum(), exact), strict=True
     ):
         assert one.dtype == dtype
         assert difference(one.double(), other) < tolerance

@@ -28,15 +28,15 @@ def test_spelled_out_is_the_same_attention(name: str) -> None:
     steps, size, attention_mask, causal = MASKS[name]
     q, k, v = heads(steps, size)
     expected = scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, is_causal=causal)
-    found = spelled_out(q, k, v, attention_mask, causal, 0.0)
-    assert torch.allclose(found, expected, atol=1e-12, rtol=0)
+    result = spelled_out(q, k, v, attention_mask, causal, 0.0)
+    assert torch.allclose(result, expected, atol=1e-12, rtol=0)
     weight = torch.randn(expected.shape, dtype=torch.float64)
-    for mine, theirs in zip(
-        torch.autograd.grad((found * weight).sum(), (q, k, v)),
+    for mine, official in zip(
+        torch.autograd.grad((result * weight).sum(), (q, k, v)),
         torch.autograd.grad((expected * weight).sum(), (q, k, v)),
         strict=True,
     ):
-        assert torch.allclose(mine, theirs, atol=1e-11, rtol=0)
+        assert torch.allclose(mine, official, atol=1e-11, rtol=0)
 
 
 def test_a_query_that_sees_nothing_stays_finite() -> None:

@@ -17,13 +17,13 @@ def test_blocks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, hashi
     for causal in (True, False):
         layout = Layout(causal, bucket_replay=mixer(x, None, Layout(causal)).bucket_replay)
         whole = mixer(x, None, layout).y
-        wanted = gradients(weighted(whole), [x], mixer)
+        expected = gradients(weighted(whole), [x], mixer)
         for size in (1, 70, 200, 1000):
             monkeypatch.setattr("repro.nn.attention.hashed.arrangement._BLOCK", {"cpu": size})
             y = mixer(x, None, layout).y
             assert difference(y, whole) < TOLERANCE
             for key, grad in gradients(weighted(y), [x], mixer).items():
-                assert difference(grad, wanted[key]) < TOLERANCE, key
+                assert difference(grad, expected[key]) < TOLERANCE, key
         monkeypatch.undo()
 
 
@@ -39,19 +39,19 @@ def test_a_token_that_sees_nothing_else_gives_its_own_value_exactly() -> None:
     y = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert torch.equal(y, own)
     (grad,) = torch.autograd.grad(weighted(y), [x], retain_graph=True)
-    (wanted,) = torch.autograd.grad(weighted(own), [x])
-    assert torch.equal(grad, wanted)
+    (expected,) = torch.autograd.grad(weighted(own), [x])
+    assert torch.equal(grad, expected)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 3e-2), (torch.float16, 4e-3)])
 def test_half_precision(dtype: torch.dtype, tolerance: float) -> None:
     mixer, x = make(Hashing(4, 8)).float(), tokens(40).float()
-    wanted, _, _, ids = mixer(x, None, Layout(True))
+    expected, _, _, ids = mixer(x, None, Layout(True))
     with torch.autocast("cpu", dtype):
         got = mixer(x, None, Layout(True, bucket_replay=ids)).y
     assert got.dtype == dtype
-    assert difference(got.float(), wanted) < tolerance
-    grads = gradients(weighted(wanted), [x], mixer)
+    assert difference(got.float(), expected) < tolerance
+    grads = gradients(weighted(expected), [x], mixer)
     for key, grad in gradients(weighted(got.float()), [x], mixer).items():
         assert difference(grad, grads[key]) < 3 * tolerance, key
     low = mixer.to(dtype)(x.to(dtype), None, Layout(True)).y
@@ -96,13 +96,13 @@ def test_dropout_keeps_the_mean_and_its_gradient_is_right() -> None:
 
     assert torch.autograd.gradcheck(run, (x,), fast_mode=True)
     mixer.eval()
-    wanted = run(x)
+    expected = run(x)
     mixer.train()
     with torch.no_grad():  # many rows alike, in blocks and over several calls
         rows, same_ids = x.expand(100, -1, -1), ids.expand(100, -1, -1, -1)
         many = torch.cat([mixer(rows, None, Layout(True, bucket_replay=same_ids)).y for _ in range(4)])
     error = many.std(0) / math.sqrt(len(many))
-    assert ((many.mean(0) - wanted[0]).abs() < 4 * error + 1e-9).float().mean() > 0.99
+    assert ((many.mean(0) - expected[0]).abs() < 4 * error + 1e-9).float().mean() > 0.99
     assert many.std(0).mean() > 0.05
 
 

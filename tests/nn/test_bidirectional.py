@@ -24,13 +24,13 @@ def one_way(mixer: BidirectionalLSTM, row: Tensor, end: str) -> Tensor:
     from_x, from_h = (getattr(mixer.lstm, f"weight_{kind}_l0{end}") for kind in ("ih", "hh"))
     bias = getattr(mixer.lstm, f"bias_ih_l0{end}") + getattr(mixer.lstm, f"bias_hh_l0{end}")
     h = c = torch.zeros(D // 2, dtype=row.dtype)
-    found = []
+    result = []
     for x in row:
         enter, keep, new, leave = (from_x @ x + from_h @ h + bias).chunk(4)
         c = torch.sigmoid(keep) * c + torch.sigmoid(enter) * torch.tanh(new)
         h = torch.sigmoid(leave) * torch.tanh(c)
-        found.append(h)
-    return torch.stack(found)
+        result.append(h)
+    return torch.stack(result)
 
 
 def by_hand(mixer: BidirectionalLSTM, x: Tensor, lengths: list[int]) -> Tensor:
@@ -47,12 +47,12 @@ def test_it_equals_the_loop(steps: int, lengths: list[int] | None) -> None:
     mixer, x = build(), numbers(3, steps, D).requires_grad_()
     layout = Layout(False, lengths=None if lengths is None else torch.tensor(lengths))
     y = mixer(x, None, layout).y
-    wanted = by_hand(mixer, x, lengths or [steps] * 3)
-    assert difference(y, wanted) < 1e-12
+    expected = by_hand(mixer, x, lengths or [steps] * 3)
+    assert difference(y, expected) < 1e-12
     weights = numbers(*y.shape)
-    found = gradients((y * weights).sum(), [x], mixer)
-    for name, gradient in gradients((wanted * weights).sum(), [x], mixer).items():
-        assert difference(found[name], gradient) < 1e-12, name
+    result = gradients((y * weights).sum(), [x], mixer)
+    for name, gradient in gradients((expected * weights).sum(), [x], mixer).items():
+        assert difference(result[name], gradient) < 1e-12, name
 
 
 def test_padding_is_read_by_neither_direction() -> None:

@@ -1,4 +1,4 @@
-"""What a compressed memory asks of others, and what it promises about its state and gradients."""
+"""Requirements of a compressed memory, and promises about its state and gradients."""
 
 from functools import partial
 from typing import Any
@@ -27,11 +27,11 @@ from tests.nn.test_laws import TOLERANCE
 def test_a_state_stops_growing() -> None:
     mixer, x = build(), torch.stack(tokens([60, 60]))
     for sizes, capacity in (([4] * 15, None), ([1] * 60, None), ([1] * 60, 60), ([6] * 10, None)):
-        state, found = mixer.init_state(2, capacity), []
+        state, result = mixer.init_state(2, capacity), []
         for part in x.split(sizes, dim=1):
             state = mixer(part, state, Layout(True)).state
-            found.append(nbytes(state))
-        assert max(found[len(found) // 2 :]) <= max(found[: len(found) // 2])
+            result.append(nbytes(state))
+        assert max(result[len(result) // 2 :]) <= max(result[: len(result) // 2])
     assert all(len(leaf) == 2 for leaf in leaves(state))
 
 
@@ -42,8 +42,8 @@ def test_gradients_with_a_state_that_is_detached_between_calls() -> None:
         part.requires_grad_()
         mixed = mixer(part, detach(state), Layout(True))
         state = mixed.state
-        found = gradients(mixed.y.sum(), [], mixer)  # none is missing: that would stop DDP
-        reached.append(bool(found["compression.convolution.weight"].any()))
+        result = gradients(mixed.y.sum(), [], mixer)  # none is missing: that would stop DDP
+        reached.append(bool(result["compression.convolution.weight"].any()))
         names, parameters = zip(*mixer.named_parameters(), strict=True)
         grads = (
             torch.autograd.grad(mixed.aux.sum(), [part, *parameters], allow_unused=True)
@@ -66,12 +66,12 @@ def test_when_there_is_a_loss() -> None:
 def test_what_is_compressed_lies_behind_a_norm() -> None:
     mixer, x = build(), torch.stack(tokens([12, 12]))
     norm = randomise(nn.LayerNorm(D).double())
-    state, found = mixer.init_state(2), []
+    state, result = mixer.init_state(2), []
     for part in x.split(4, dim=1):
         mixed = mixer(norm(part), state, Layout(True, stream=part, norm=norm))
         state = mixed.state
-        found.append(mixed.y)
-    assert difference(torch.cat(found, dim=1), in_calls(mixer, norm(x), [4] * 3)[0]) < TOLERANCE
+        result.append(mixed.y)
+    assert difference(torch.cat(result, dim=1), in_calls(mixer, norm(x), [4] * 3)[0]) < TOLERANCE
 
 
 @pytest.mark.parametrize("capacity", [None, 40])

@@ -64,8 +64,8 @@ def test_every_layer_is_its_loop_in_outputs_and_gradients(name: str, steps: int)
     assert float((whole - apart).detach().abs().max()) < 1e-12
     weight = torch.randn(whole.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))
     inputs = [x, *layer.parameters()]
-    ours, theirs = (torch.autograd.grad((y * weight).sum(), inputs) for y in (whole, apart))
-    for a, b in zip(ours, theirs, strict=True):
+    ours, official = (torch.autograd.grad((y * weight).sum(), inputs) for y in (whole, apart))
+    for a, b in zip(ours, official, strict=True):
         assert float((a - b).abs().max()) < 1e-11
 
 

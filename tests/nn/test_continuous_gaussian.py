@@ -52,8 +52,8 @@ def test_values_and_gradients_in_pieces(entries: int, monkeypatch: pytest.Monkey
     y, expected = found(*inputs), spelled_out(*inputs)
     assert difference(y, expected) < 1e-12
     weight = torch.randn(y.shape, dtype=y.dtype)
-    wanted = torch.autograd.grad((expected * weight).sum(), inputs)
-    for got, grad in zip(torch.autograd.grad((y * weight).sum(), inputs), wanted, strict=True):
+    target = torch.autograd.grad((expected * weight).sum(), inputs)
+    for got, grad in zip(torch.autograd.grad((y * weight).sum(), inputs), target, strict=True):
         assert difference(got, grad) < 1e-10
 
 
@@ -82,8 +82,8 @@ def test_few_and_many_queries_agree(steps: int) -> None:
     parts = torch.cat([memory(coefficients, part).y for part in query.split(steps, dim=1)], dim=1)
     assert difference(parts, whole) < 1e-12
     loss = [(y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum() for y in (parts, whole)]
-    got, wanted = (gradients(each, [coefficients, query], memory.key) for each in loss)
-    assert all(difference(got[key], wanted[key]) < 1e-11 for key in wanted)
+    got, expected = (gradients(each, [coefficients, query], memory.key) for each in loss)
+    assert all(difference(got[key], expected[key]) < 1e-11 for key in expected)
 
 
 @torch.no_grad()

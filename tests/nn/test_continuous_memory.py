@@ -43,12 +43,12 @@ def tokens(lengths: Sequence[int] = LENGTHS, seed: int = 1) -> list[Tensor]:
 def in_calls(mixer: Any, x: Tensor, sizes: Sequence[int], state: Any = None) -> tuple[Tensor, Any, Tensor]:
     """Outputs of ``x (B, T, D)`` in calls of those sizes, the last state, and the sum of the auxiliary losses."""
     state = mixer.init_state(len(x)) if state is None else state
-    found, loss = [], torch.zeros(len(x), dtype=x.dtype)
+    result, loss = [], torch.zeros(len(x), dtype=x.dtype)
     for part in x.split(list(sizes), dim=1):
         mixed = mixer(part, state, Layout(True))
-        found.append(mixed.y)
+        result.append(mixed.y)
         state, loss = mixed.state, loss + mixed.aux
-    return torch.cat(found, dim=1), state, loss
+    return torch.cat(result, dim=1), state, loss
 
 
 @pytest.mark.parametrize("signal", [PLAIN, STICKY, FORGETFUL], ids=["plain", "sticky", "forgetful"])
@@ -59,8 +59,8 @@ def test_ragged_calls_equal_the_naive_loop(short: str, signal: ContinuousSignal)
     expected, naive = [], [reference_continuous.Row(mixer) for _ in rows]
     for b, (row, one) in enumerate(zip(rows, naive, strict=True)):
         expected.append(torch.cat([one.call(part) for part in row.split([take[b] for take in RAGGED])]))
-    for y, wanted in zip(got, expected, strict=True):
-        assert difference(y, wanted) < TOLERANCE
+    for y, target in zip(got, expected, strict=True):
+        assert difference(y, target) < TOLERANCE
     same_gradients(got, expected, rows, mixer)
     assert state["updates"].tolist()[0] == naive[0].held > 0
 
@@ -79,8 +79,8 @@ def test_one_call_and_its_auxiliary_loss_equal_the_naive_loop(short: str, steps:
     if steps == 25:
         assert bool((losses > 0).all())
         got = gradients(mixed.aux.sum(), rows, _Used(mixer))
-        wanted = gradients(losses.sum(), rows, _Used(mixer))
-        assert all(difference(got[key], wanted[key]) < 1e-11 for key in wanted)
+        target = gradients(losses.sum(), rows, _Used(mixer))
+        assert all(difference(got[key], target[key]) < 1e-11 for key in target)
 
 
 class _Used(nn.Module):

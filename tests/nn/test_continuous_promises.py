@@ -26,16 +26,16 @@ def test_what_a_gpu_computes_without_a_look_is_the_same(
         y, state = feed(mixer, rows, RAGGED, mixer.init_state(3))
         return y, gradients(torch.cat(y).square().sum(), rows, mixer), leaves(state)
 
-    wanted = run()
+    expected = run()
     asked: list[int] = []
     for module in (memory, long_term):
         monkeypatch.setattr(module, "may_hold", lambda rows: asked.append(len(rows)) or True)
-    found = run()
+    result = run()
     assert len(asked) > 2 * len(RAGGED)
-    assert all(torch.equal(a, b) for a, b in zip(found[0], wanted[0], strict=True))
-    assert all(torch.equal(a, b) for a, b in zip(found[2], wanted[2], strict=True))
-    assert found[1].keys() == wanted[1].keys()
-    assert all(difference(found[1][key], wanted[1][key]) < 1e-12 for key in wanted[1])
+    assert all(torch.equal(a, b) for a, b in zip(result[0], expected[0], strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(result[2], expected[2], strict=True))
+    assert result[1].keys() == expected[1].keys()
+    assert all(difference(result[1][key], expected[1][key]) < 1e-12 for key in expected[1])
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -64,10 +64,10 @@ def test_draws_do_not_depend_on_how_rows_are_shared(ranks: int) -> None:
 def test_a_state_has_the_same_bytes_after_any_context(
     signal: ContinuousSignal, capacity: int | None, size: int
 ) -> None:
-    mixer, found = build("relative", signal), {}
+    mixer, result = build("relative", signal), {}
     state = mixer.init_state(1, capacity)
     for done in range(size, 301, size):
         state = mixer(torch.randn(1, size, D).double(), state, Layout(True)).state
         if done in (30, 60, 300):
-            found[done] = tree_map(lambda t: (tuple(t.shape), t.dtype), state), nbytes(state)
-    assert found[30] == found[60] == found[300]
+            result[done] = tree_map(lambda t: (tuple(t.shape), t.dtype), state), nbytes(state)
+    assert result[30] == result[60] == result[300]

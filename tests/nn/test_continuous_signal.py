@@ -14,8 +14,8 @@ CPU = torch.device("cpu")
 
 
 def matrices(signal: ContinuousSignal, length: int) -> tuple[Tensor, ...]:
-    found = fit(signal, length, torch.float64, CPU)
-    return found.first, found.new, found.past, found.seen
+    result = fit(signal, length, torch.float64, CPU)
+    return result.first, result.new, result.past, result.seen
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_regression_minimises_the_penalised_error() -> None:
 def test_control_another_tau_ridge_or_padding_shows() -> None:
     x, samples = torch.randn(4, 3).double(), torch.randn(6, 3).double()
     _, new, past, _ = matrices(SMALL, 4)
-    found = past.T @ samples + new.T @ x
+    result = past.T @ samples + new.T @ x
     for other in ({"tau": 0.5}, {"ridge": 0.4}, {"widths": (0.05, 0.11)}):
         wrong = ContinuousSignal(**{**vars(SMALL), **other})
-        assert difference(found, reference_continuous.behind(wrong, samples, x)) > 1e-3
+        assert difference(result, reference_continuous.behind(wrong, samples, x)) > 1e-3
     inside = [(i + 0.5) / 4 for i in range(4)]
     assert difference(matrices(SMALL, 4)[0].T @ x, reference_continuous.ridge(SMALL, inside, x)) > 1e-3
 
@@ -131,7 +131,7 @@ def test_matrices_are_computed_once_for_each_length_and_dtype() -> None:
 
 
 def test_sticky_memories_are_read_at_left_edges_of_bins() -> None:
-    found = fit(ContinuousSignal(**{**vars(SMALL), "bins": 4}), 3, torch.float64, CPU)
+    result = fit(ContinuousSignal(**{**vars(SMALL), "bins": 4}), 3, torch.float64, CPU)
     expected = torch.stack([reference_continuous.basis(SMALL, t) for t in (0.0, 0.25, 0.5, 0.75)])
-    assert found.carry is None
-    assert difference(found.seen, expected) < 1e-12
+    assert result.carry is None
+    assert difference(result.seen, expected) < 1e-12

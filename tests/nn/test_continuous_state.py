@@ -1,4 +1,4 @@
-"""What a mixer with a continuous memory asks of others, and what it promises about its state and gradients."""
+"""Requirements of a mixer with a continuous memory, and promises about its state and gradients."""
 
 from dataclasses import replace
 from typing import Any
@@ -31,11 +31,11 @@ def test_bad_input() -> None:
 def test_a_state_stops_growing(short: str, signal: ContinuousSignal) -> None:
     mixer, x = build(short, signal), torch.stack(tokens([60, 60]))
     for sizes, capacity in (([3] * 20, None), ([1] * 60, None), ([1] * 60, 60), ([7] * 8 + [4], None)):
-        state, found = mixer.init_state(2, capacity), []
+        state, result = mixer.init_state(2, capacity), []
         for part in x.split(sizes, dim=1):
             state = mixer(part, state, Layout(True)).state
-            found.append(nbytes(state))
-        assert max(found[len(found) // 2 :]) <= max(found[: len(found) // 2])
+            result.append(nbytes(state))
+        assert max(result[len(result) // 2 :]) <= max(result[: len(result) // 2])
     assert all(len(leaf) == 2 for leaf in leaves(state))
 
 
@@ -81,13 +81,13 @@ def test_the_memory_holds_what_is_before_or_behind_a_norm() -> None:
     before, behind = build("full", PLAIN), build("full", replace(PLAIN, normed=True))
 
     def run(mixer: Any, stream: bool) -> torch.Tensor:
-        state, found = mixer.init_state(2), []
+        state, result = mixer.init_state(2), []
         for part in x.split(3, dim=1):
             layout = Layout(True, stream=part, norm=norm) if stream else Layout(True)
             mixed = mixer(norm(part), state, layout)
             state = mixed.state
-            found.append(mixed.y)
-        return torch.cat(found, dim=1)
+            result.append(mixed.y)
+        return torch.cat(result, dim=1)
 
     expected = run(before, False)  # knows no stream: remembers its inputs, which are normed
     assert difference(run(behind, True), expected) < 1e-12
@@ -101,13 +101,13 @@ def test_settings_of_a_call_reach_the_short_term_memory() -> None:
     shorter.load_state_dict(built.state_dict())
     x = torch.stack(tokens([15, 15]))
     settings = CallSettings(memory=MemorySettings(0))
-    state, found = built.init_state(2, None, settings), []
+    state, result = built.init_state(2, None, settings), []
     for part in x.split(3, dim=1):
         mixed = built(part, state, Layout(True, settings=settings))
         state = mixed.state
-        found.append(mixed.y)
-    assert difference(torch.cat(found, dim=1), in_calls(shorter, x, [3] * 5)[0]) < 1e-12
-    assert difference(torch.cat(found, dim=1), in_calls(built, x, [3] * 5)[0]) > 1e-3
+        result.append(mixed.y)
+    assert difference(torch.cat(result, dim=1), in_calls(shorter, x, [3] * 5)[0]) < 1e-12
+    assert difference(torch.cat(result, dim=1), in_calls(built, x, [3] * 5)[0]) > 1e-3
 
 
 def test_layers_share_what_their_short_term_mixers_share() -> None:
@@ -162,11 +162,11 @@ def test_no_weight_on_the_divergence_gives_no_loss() -> None:
 def test_a_layout_is_cut_with_its_tokens() -> None:
     x, where = torch.randn(2, 7, D), torch.arange(14).view(2, 7)
     given = Layout(True, torch.tensor([0, 7]), torch.tensor([7, 2]), where, stream=2 * x, last=1)
-    found = list(pieces(x, given, 3))
-    assert torch.equal(torch.cat([part for part, _ in found], dim=1), x)
-    assert [layout.last for _, layout in found] == [None] * 3
-    assert [layout.start.tolist() for _, layout in found] == [[0, 7], [3, 10], [6, 13]]  # type: ignore[union-attr]
-    assert [layout.lengths.tolist() for _, layout in found] == [[3, 2], [3, 0], [1, 0]]  # type: ignore[union-attr]
-    for part, layout in found:
+    result = list(pieces(x, given, 3))
+    assert torch.equal(torch.cat([part for part, _ in result], dim=1), x)
+    assert [layout.last for _, layout in result] == [None] * 3
+    assert [layout.start.tolist() for _, layout in result] == [[0, 7], [3, 10], [6, 13]]  # type: ignore[union-attr]
+    assert [layout.lengths.tolist() for _, layout in result] == [[3, 2], [3, 0], [1, 0]]  # type: ignore[union-attr]
+    for part, layout in result:
         assert torch.equal(layout.stream, 2 * part)  # type: ignore[arg-type]
-    assert torch.equal(torch.cat([layout.positions for _, layout in found], dim=1), where)  # type: ignore[misc]
+    assert torch.equal(torch.cat([layout.positions for _, layout in result], dim=1), where)  # type: ignore[misc]

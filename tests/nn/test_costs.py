@@ -1,4 +1,4 @@
-"""What the linear-time mixers cost: multiply-adds as they are counted equal formulas that are linear in the length."""
+"""Costs of the linear-time mixers: counted multiply-adds equal formulas that are linear in the length."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +34,7 @@ def both_ways(mixer: nn.Module, steps: int) -> tuple[int, int]:
 
 
 def projections(steps: int, per_token: int) -> tuple[int, int]:
-    """Of ``per_token`` weights on every token: once forward, twice backward."""
+    """Multiply-adds of ``per_token`` weights on every token: once forward, twice backward."""
     once = ROWS * steps * per_token
     return once, 2 * once
 

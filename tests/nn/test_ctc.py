@@ -27,7 +27,7 @@ def hidden() -> Tensor:
 
 
 def collapsed(path: tuple[int, ...], keep_repeats: bool = False) -> list[int]:
-    """What a path says: repeats once, then no blanks."""
+    """Collapses a path: repeats once, then no blanks."""
     once = [a for i, a in enumerate(path) if keep_repeats or i == 0 or a != path[i - 1]]
     return [a for a in once if a]
 
@@ -44,15 +44,15 @@ def by_hand(logits: Tensor, length: int, wanted: list[int], keep_repeats: bool =
 
 def test_the_likelihood_is_the_sum_over_all_paths() -> None:
     made, x = head(), hidden()
-    found = made.nll(x, LENGTHS, TARGETS).detach()
-    assert (found.shape, found.dtype) == ((4,), torch.float64)
+    result = made.nll(x, LENGTHS, TARGETS).detach()
+    assert (result.shape, result.dtype) == ((4,), torch.float64)
     for row in range(4):
-        wanted = [i for i in TARGETS[row].tolist() if i >= 0]
+        expected = [i for i in TARGETS[row].tolist() if i >= 0]
         logits, length = made.logits(x)[row], int(LENGTHS[row])
-        assert float(found[row]) == pytest.approx(by_hand(logits, length, wanted), rel=1e-12)
+        assert float(result[row]) == pytest.approx(by_hand(logits, length, expected), rel=1e-12)
         if row < 3:
-            wrong = by_hand(logits, length, wanted, keep_repeats=True)
-            assert abs(float(found[row]) - wrong) > 1e-2, "else repeats would not matter here"
+            wrong = by_hand(logits, length, expected, keep_repeats=True)
+            assert abs(float(result[row]) - wrong) > 1e-2, "else repeats would not matter here"
 
 
 def test_padding_does_not_matter() -> None:
@@ -77,10 +77,10 @@ def test_a_row_too_short_for_its_targets_has_no_likelihood() -> None:
 
 def test_half_precision_is_scored_in_single() -> None:
     made, x = head().to(torch.bfloat16), hidden().to(torch.bfloat16)
-    found = made.nll(x, LENGTHS, TARGETS).detach()
-    assert found.dtype == torch.float32
+    result = made.nll(x, LENGTHS, TARGETS).detach()
+    assert result.dtype == torch.float32
     exact = [by_hand(made.logits(x)[2].double(), 5, [2])]
-    assert float(found[2]) == pytest.approx(exact[0], rel=1e-5)
+    assert float(result[2]) == pytest.approx(exact[0], rel=1e-5)
 
 
 def test_decoding_reads_the_likeliest_class_of_each_frame() -> None:
@@ -92,8 +92,8 @@ def test_decoding_reads_the_likeliest_class_of_each_frame() -> None:
     x = torch.nn.functional.one_hot(torch.tensor(paths), 3).float()
     lengths = torch.tensor([6, 4, 6, 1])
     assert made.decode(x, lengths) == [[1, 1, 2], [], [2, 1, 2], [1]]
-    wanted = [collapsed(tuple(path[:n])) for path, n in zip(paths, lengths.tolist(), strict=True)]
-    assert made.decode(x, lengths) == wanted
+    expected = [collapsed(tuple(path[:n])) for path, n in zip(paths, lengths.tolist(), strict=True)]
+    assert made.decode(x, lengths) == expected
     assert made.decode(x, torch.full((4,), 6))[3] == [1, 2], "lengths are looked at"
 
 

@@ -80,13 +80,13 @@ def test_outputs_and_every_gradient_equal_the_loop(
 ) -> None:
     monkeypatch.setattr(shift, "_TILE", (2, 1))
     made, given = sublayer(kind), [row.requires_grad_() for row in rows(LENGTHS)]
-    got, wanted = fed(made, given, TAKES, cut, memory), by_loop(made, given, TAKES, cut, memory)
+    got, target = fed(made, given, TAKES, cut, memory), by_loop(made, given, TAKES, cut, memory)
     names, parameters = zip(*made.named_parameters(), strict=True)
     both = []
-    for outputs in (got, wanted):
+    for outputs in (got, target):
         loss = torch.stack([(y**2).sum() for y in outputs]).sum()
         both.append(torch.autograd.grad(loss, [*given, *parameters]))
-    for y, expected in zip(got, wanted, strict=True):
+    for y, expected in zip(got, target, strict=True):
         assert difference(y, expected) < 1e-12
     for name, one, other in zip([*LENGTHS, *names], *both, strict=True):
         assert difference(one, other) < 1e-12, name
@@ -137,9 +137,9 @@ def test_kept_keys_and_values_equal_the_loop(
     made, given = sublayer(kind), rows(LENGTHS)
     settings = CallSettings(memory)
     got, state = feed(made, given, takes, made.init_state(3, 100, settings), settings=settings)
-    wanted = by_loop(made, given, takes, cut=True, memory=memory)
+    target = by_loop(made, given, takes, cut=True, memory=memory)
     assert "slots" in state
-    for y, expected in zip(got, wanted, strict=True):
+    for y, expected in zip(got, target, strict=True):
         assert difference(y, expected) < 1e-12
 
 

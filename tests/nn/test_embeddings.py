@@ -42,12 +42,12 @@ def test_dropout_acts_on_the_output_and_in_training_only() -> None:
     torch.manual_seed(0)
     embedding = VectorEmbedding(50, 3, dropout=0.5)
     x = torch.randn(4, 20, 3)
-    wanted = x @ embedding.proj.weight.T + embedding.proj.bias
+    expected = x @ embedding.proj.weight.T + embedding.proj.bias
     y = embedding(x)
     assert 0.45 < float((y == 0).float().mean()) < 0.55
     kept = y != 0
-    assert torch.allclose(y[kept], 2.0 * wanted[kept], atol=1e-6)
-    assert torch.allclose(embedding.eval()(x), wanted, atol=1e-6)
+    assert torch.allclose(y[kept], 2.0 * expected[kept], atol=1e-6)
+    assert torch.allclose(embedding.eval()(x), expected, atol=1e-6)
 
 
 def test_without_memory_it_is_made_as_well() -> None:

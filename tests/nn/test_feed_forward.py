@@ -53,13 +53,13 @@ def test_chunks_change_nothing(chunk: int) -> None:
     whole, cut = FeedForward(4, 6, nn.GELU).double(), FeedForward(4, 6, nn.GELU, chunk=chunk).double()
     cut.load_state_dict(whole.state_dict())
     x = torch.randn(2, 7, 4, dtype=torch.float64, requires_grad=True)
-    found = []
+    result = []
     for layer in (whole, cut):
         y = layer(x, None, LAYOUT).y
-        found.append([y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])])
+        result.append([y, *torch.autograd.grad(y.square().sum(), [x, *layer.parameters()])])
         with torch.no_grad():
             assert torch.equal(layer(x, None, LAYOUT).y, y)
-    for a, b in zip(*found, strict=True):
+    for a, b in zip(*result, strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-12)
 
 

@@ -38,7 +38,7 @@ def test_a_folded_network_computes_the_same() -> None:
 
 def test_only_the_first_branch_of_each_stack_keeps_its_omega() -> None:
     folded = fold(network())
-    assert {name: len(found) for name, found in weighted_stacks(folded).items()} == {
+    assert {name: len(result) for name, result in weighted_stacks(folded).items()} == {
         "encoder": 1,
         "decoder": 1,
     }
@@ -52,22 +52,22 @@ def test_only_the_first_branch_of_each_stack_keeps_its_omega() -> None:
 
 
 def test_translations_are_the_same() -> None:
-    found = []
+    result = []
     for net in (network(), fold(network())):
         ids = translate(net, SOURCE, LENGTHS, bos=1, eos=2, pad=0, beam=3, alpha=0.6, max_extra=4).ids
-        found.append(ids)
-    assert found[0] == found[1]
-    assert any(len(row) > 2 for row in found[0])
+        result.append(ids)
+    assert result[0] == result[1]
+    assert any(len(row) > 2 for row in result[0])
 
 
 def test_gradients_of_what_is_left_follow() -> None:
     """Down to the embeddings: the folded network may be trained on."""
-    found = []
+    result = []
     for net in (network(), fold(network())):
         got = gradients(run(net).sin().sum(), [], net)
-        found.append({name: got[name] for name in ("vocabulary.embedding.table.weight",)})
-    for name, grad in found[0].items():
-        assert difference(found[1][name], grad) < 1e-10
+        result.append({name: got[name] for name in ("vocabulary.embedding.table.weight",)})
+    for name, grad in result[0].items():
+        assert difference(result[1][name], grad) < 1e-10
 
 
 @pytest.mark.parametrize("which", ["key", "cross memory", "gain"])

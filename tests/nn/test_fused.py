@@ -43,6 +43,6 @@ def test_the_projections_of_attentions() -> None:
     widths = {
         FullAttention: [12, 12, 12], LinearAttention: [12, 12, 12], LSHAttention: [12, 12], CrossAttention: [12, 12],
     }  # fmt: skip
-    for kind, wanted in widths.items():
-        found = list(parts_of(kind(12, 2, bias=True)).values())
-        assert found == [wanted, wanted]
+    for kind, expected in widths.items():
+        result = list(parts_of(kind(12, 2, bias=True)).values())
+        assert result == [expected, expected]

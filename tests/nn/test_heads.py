@@ -24,14 +24,14 @@ def plain(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def test_values_and_gradients_equal_log_softmax() -> None:
     logits, targets = logits_and_targets()
     weights = torch.randn(2, 2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    found = []
+    result = []
     for score in (token_scores, plain):
         given = logits.clone().requires_grad_()
         nll, uniform = score(given, targets)
         (weights[0] * nll + weights[1] * uniform).sum().backward()
-        found.append((nll.detach(), uniform.detach(), given.grad))
-    for got, wanted in zip(*found, strict=True):
-        assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+        result.append((nll.detach(), uniform.detach(), given.grad))
+    for got, expected in zip(*result, strict=True):
+        assert torch.allclose(got, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("used", ["nll", "uniform"])
@@ -62,9 +62,9 @@ def test_half_precision_logits_are_scored_in_float32(dtype: torch.dtype) -> None
     given = logits.clone().requires_grad_()
     scores = token_scores(given, targets)
     assert scores.nll.dtype == scores.uniform.dtype == torch.float32
-    wanted = plain(logits.double(), targets)
-    assert torch.allclose(scores.nll.double(), wanted[0], rtol=0, atol=1e-5)
-    assert torch.allclose(scores.uniform.double(), wanted[1], rtol=0, atol=1e-5)
+    expected = plain(logits.double(), targets)
+    assert torch.allclose(scores.nll.double(), expected[0], rtol=0, atol=1e-5)
+    assert torch.allclose(scores.uniform.double(), expected[1], rtol=0, atol=1e-5)
     scores.nll.sum().backward()
     assert given.grad.dtype == dtype
 
@@ -82,10 +82,10 @@ def test_smoothing_equals_the_naive_loop(epsilon: float) -> None:
     logits, targets = logits_and_targets()
     given, other = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     got = token_scores(given, targets).smoothed(epsilon, V)
-    wanted = reference.smoothed_loss(other.view(-1, V), targets.view(-1), epsilon).view(2, 5)
-    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+    expected = reference.smoothed_loss(other.view(-1, V), targets.view(-1), epsilon).view(2, 5)
+    assert torch.allclose(got, expected, rtol=0, atol=1e-12)
     got.sum().backward()
-    wanted.sum().backward()
+    expected.sum().backward()
     assert torch.allclose(given.grad, other.grad, rtol=0, atol=1e-12)
 
 
@@ -96,11 +96,11 @@ def test_the_divergence_equals_the_naive_loop(epsilon: float, padding: int) -> N
     targets = targets.where(targets != padding, 7)
     given, other = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     got = padded_scores(given, targets, padding).smoothed(epsilon, V)
-    wanted = reference.smoothed_divergence(other.view(-1, V), targets.view(-1), epsilon, padding).view(2, 5)
-    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+    expected = reference.smoothed_divergence(other.view(-1, V), targets.view(-1), epsilon, padding).view(2, 5)
+    assert torch.allclose(got, expected, rtol=0, atol=1e-12)
     weights = torch.randn(2, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     (weights * got).sum().backward()
-    (weights * wanted).sum().backward()
+    (weights * expected).sum().backward()
     assert torch.allclose(given.grad, other.grad, rtol=0, atol=1e-12)
 
 
@@ -125,7 +125,7 @@ def test_linear_head(bias: bool) -> None:
     torch.manual_seed(0)
     head = LinearHead(4, V, bias=bias)
     hidden, targets = torch.randn(2, 5, 4), logits_and_targets()[1]
-    wanted = hidden @ head.proj.weight.T + (head.proj.bias if bias else 0.0)
-    assert torch.allclose(head.logits(hidden), wanted, atol=1e-6)
-    assert torch.allclose(head.score(hidden, targets).nll, plain(wanted, targets)[0], atol=1e-5)
+    expected = hidden @ head.proj.weight.T + (head.proj.bias if bias else 0.0)
+    assert torch.allclose(head.logits(hidden), expected, atol=1e-6)
+    assert torch.allclose(head.score(hidden, targets).nll, plain(expected, targets)[0], atol=1e-5)
     assert (head.proj.bias is not None) is bias

@@ -51,8 +51,8 @@ def test_law_1_chunks_by_concatenation_equal_the_whole(name: str, chunks: str) -
     rows = [row.requires_grad_() for row in random_rows()]
     expected = whole(mixer, rows)
     got, _ = feed(mixer, rows, CHUNKS[chunks], mixer.init_state(len(rows)))
-    for y, wanted in zip(got, expected, strict=True):
-        assert difference(y, wanted) < TOLERANCE
+    for y, target in zip(got, expected, strict=True):
+        assert difference(y, target) < TOLERANCE
     if MIXERS[name].carries_gradient:
         same_gradients(got, expected, rows, mixer)
 
@@ -65,8 +65,8 @@ def test_law_1_chunks_written_in_place_equal_the_whole(name: str, chunks: str) -
     # Padding is written too, behind the valid tokens, so a row needs room for one chunk of it.
     state = mixer.init_state(len(rows), capacity=max(LENGTHS) + 8)
     got, _ = feed(mixer, rows, CHUNKS[chunks], state)
-    for y, wanted in zip(got, whole(mixer, rows), strict=True):
-        assert difference(y, wanted) < TOLERANCE
+    for y, expected in zip(got, whole(mixer, rows), strict=True):
+        assert difference(y, expected) < TOLERANCE
 
 
 @pytest.mark.parametrize("capacity", [None, max(LENGTHS) + 8])
@@ -77,8 +77,8 @@ def test_law_1_holds_roughly_under_autocast(name: str, capacity: int | None) -> 
     exact = whole(mixer, rows)
     with torch.autocast("cpu", torch.bfloat16):
         got, _ = feed(mixer, rows, CHUNKS["ragged"], mixer.init_state(len(rows), capacity))
-    for y, wanted in zip(got, exact, strict=True):
-        assert (y.float() - wanted).abs().mean() < 0.05 * wanted.abs().mean()
+    for y, expected in zip(got, exact, strict=True):
+        assert (y.float() - expected).abs().mean() < 0.05 * expected.abs().mean()
 
 
 @pytest.mark.parametrize("token", [0, 1, 6, 12])
@@ -137,6 +137,6 @@ def compare(got: Tensor, expected: Tensor, x: Tensor, mixer: nn.Module) -> None:
 
 
 def same_gradients(got: list[Tensor], expected: list[Tensor], inputs: list[Tensor], mixer: nn.Module) -> None:
-    wanted = gradients(weighted(expected), inputs, mixer)
+    target = gradients(weighted(expected), inputs, mixer)
     for key, grad in gradients(weighted(got), inputs, mixer).items():
-        assert difference(grad, wanted[key]) < TOLERANCE, key
+        assert difference(grad, target[key]) < TOLERANCE, key

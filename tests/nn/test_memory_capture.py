@@ -25,14 +25,14 @@ def build(signal: ContinuousSignal, short: Any = None, block: int = BLOCK) -> Co
 
 @torch.no_grad()
 def feed(mixer: ContinuousMemory, x: Tensor, size: int) -> tuple[MemoryCapture, list[Any], Tensor]:
-    """What was captured, the states behind every call, and all outputs."""
-    state, states, found = mixer.init_state(len(x)), [], []
+    """Returns the captures, the states after every call, and all outputs."""
+    state, states, result = mixer.init_state(len(x)), [], []
     with capture_memories(mixer) as captures:
         for part in x.split(size, dim=1):
             y, state, *_ = mixer(part, state, Layout(True))
             states.append(state)
-            found.append(y)
-    return captures[""], states, torch.cat(found, 1)
+            result.append(y)
+    return captures[""], states, torch.cat(result, 1)
 
 
 def row(steps: int) -> Tensor:
@@ -55,8 +55,8 @@ def test_blocks_lie_where_they_were_contracted_to(size: int) -> None:
     updates = int(states[-1]["updates"])
     assert updates == 6
     assert capture.tokens is not None
-    wanted = torch.tensor([contracted(place, updates) for place in PLACE.tolist()])
-    assert float((capture.tokens + 0.5 - wanted).abs().max()) < 1, "to a token"
+    expected = torch.tensor([contracted(place, updates) for place in PLACE.tolist()])
+    assert float((capture.tokens + 0.5 - expected).abs().max()) < 1, "to a token"
     blocks = capture.tokens // BLOCK
     ends = [float(PLACE[blocks <= block][-1]) for block in range(updates - 1)]
     assert ends == pytest.approx([TAU**k for k in range(updates - 1, 0, -1)], abs=0.02)
@@ -100,8 +100,8 @@ def test_the_density_is_that_of_the_last_queries() -> None:
     density = capture.density(50)
     assert density.shape == (H, 2, 50)
     centre = (torch.arange(50, dtype=torch.float64) + 0.5) / 50
-    wanted = torch.distributions.Normal(read.mean[0, ..., None], read.variance[0, ..., None].sqrt())
-    torch.testing.assert_close(density, wanted.log_prob(centre).exp(), rtol=1e-3, atol=1e-3)
+    expected = torch.distributions.Normal(read.mean[0, ..., None], read.variance[0, ..., None].sqrt())
+    torch.testing.assert_close(density, expected.log_prob(centre).exp(), rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -133,9 +133,9 @@ def test_the_last_outputs_are_those_of_the_whole(name: str, causal: bool, last: 
         whole = sublayer(x, None, layout).y[:, -last:] * kept
         part = sublayer(x, None, replace(layout, last=last)).y * kept
         assert difference(part, whole) < 1e-12
-        wanted = gradients((whole * weight).sum(), [x], sublayer)
+        expected = gradients((whole * weight).sum(), [x], sublayer)
         for key, grad in gradients((part * weight).sum(), [x], sublayer).items():
-            assert difference(grad, wanted[key]) < 1e-12, key
+            assert difference(grad, expected[key]) < 1e-12, key
 
 
 @pytest.mark.parametrize(("name", "causal"), DIRECTIONS)

@@ -16,7 +16,7 @@ def sigmoid(x: float) -> float:
 
 
 def naive_mass(component: Component, level: int, size: int = 256, least: float = 1e-5) -> float:
-    """What a level owns of one component ``(mean, log scale)``, spelled out."""
+    """Computes the mass of a level under one component ``(mean, log scale)``, spelled out."""
     _, mean, log_scale = component
     scale = math.exp(max(log_scale, -7.0))
     at = 2 * level / (size - 1) - 1
@@ -70,21 +70,21 @@ def test_likelihoods_equal_a_naive_loop(size: int, k: int) -> None:
     mixtures = varied(40, k)
     levels = [0, size - 1, *torch.randint(size, (38,), generator=torch.Generator().manual_seed(1)).tolist()]
     hidden = torch.stack([hidden_of(one) for one in mixtures])
-    found = exposed(k, size).nll(hidden, torch.tensor(levels))
-    wanted = [naive_nll(one, level, size) for one, level in zip(mixtures, levels, strict=True)]
-    assert found.tolist() == pytest.approx(wanted, abs=1e-9, rel=1e-9)
+    result = exposed(k, size).nll(hidden, torch.tensor(levels))
+    expected = [naive_nll(one, level, size) for one, level in zip(mixtures, levels, strict=True)]
+    assert result.tolist() == pytest.approx(expected, abs=1e-9, rel=1e-9)
     other = [naive_nll(one, (level + 1) % size, size) for one, level in zip(mixtures, levels, strict=True)]
-    assert max(abs(a - b) for a, b in zip(found.tolist(), other, strict=True)) > 0.1
+    assert max(abs(a - b) for a, b in zip(result.tolist(), other, strict=True)) > 0.1
 
 
 def test_every_level_of_one_mixture() -> None:
     """Also the threshold: without it, narrow components give other numbers."""
     components = [(0.3, -0.2, -6.0), (-1.0, 0.9, -3.5), (0.1, 0.4, -9.0)]
-    found = exposed(3).log_probs(hidden_of(components)[None])[0]
-    wanted = [-naive_nll(components, level) for level in range(256)]
-    assert found.tolist() == pytest.approx(wanted, abs=1e-9, rel=1e-9)
+    result = exposed(3).log_probs(hidden_of(components)[None])[0]
+    expected = [-naive_nll(components, level) for level in range(256)]
+    assert result.tolist() == pytest.approx(expected, abs=1e-9, rel=1e-9)
     exact = [-naive_nll(components, level, least=0.0) for level in range(256)]
-    assert max(abs(a - b) for a, b in zip(wanted, exact, strict=True)) > 1e-3
+    assert max(abs(a - b) for a, b in zip(expected, exact, strict=True)) > 1e-3
 
 
 def test_nll_and_log_probs_are_one_distribution_of_any_shape() -> None:
@@ -112,17 +112,17 @@ def test_gradients_equal_differences_of_the_naive_loop() -> None:
     for level in (0, 97, 180, 255):
         hidden = hidden_of(components).requires_grad_()
         exposed(3).nll(hidden, torch.tensor(level)).backward()
-        wanted = []
+        expected = []
         for place in range(9):
             sides = []
             for sign in (1, -1):
                 moved = hidden.detach().clone()
                 moved[place] += sign * step
                 sides.append(naive_nll([(a, b, c) for a, b, c in moved.view(3, 3).T.tolist()], level))
-            wanted.append((sides[0] - sides[1]) / (2 * step))
+            expected.append((sides[0] - sides[1]) / (2 * step))
         assert hidden.grad is not None
-        assert hidden.grad.tolist() == pytest.approx(wanted, abs=1e-7)
-        assert max(map(abs, wanted)) > 1e-2
+        assert hidden.grad.tolist() == pytest.approx(expected, abs=1e-7)
+        assert max(map(abs, expected)) > 1e-2
 
 
 def test_autograd_agrees_with_itself_twice() -> None:
@@ -153,17 +153,17 @@ def test_single_precision_is_close_to_double() -> None:
     mixtures = torch.stack([hidden_of(one) for one in varied(60, 10)])
     targets = torch.randint(256, (60,), generator=torch.Generator().manual_seed(3))
     exact = exposed(10).nll(mixtures, targets)
-    found = exposed(10, dtype=torch.float32).nll(mixtures.float(), targets)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=2e-4)
+    result = exposed(10, dtype=torch.float32).nll(mixtures.float(), targets)
+    assert result.dtype == torch.float32
+    torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=2e-4)
 
 
 def test_scales_have_a_floor_without_gradient_below() -> None:
     at, below = (hidden_of([(0.0, 0.1, s)]).requires_grad_() for s in (LEAST_LOG_SCALE, -9.0))
     target = torch.tensor(140)
-    found = [exposed(1).nll(hidden, target) for hidden in (at, below)]
-    assert found[0].item() == found[1].item()
-    found[1].backward()
+    result = [exposed(1).nll(hidden, target) for hidden in (at, below)]
+    assert result[0].item() == result[1].item()
+    result[1].backward()
     assert below.grad is not None
     assert below.grad[2] == 0
     assert below.grad[1] != 0

@@ -28,10 +28,10 @@ class Net(nn.Module):
 @torch.inference_mode()
 def test_products_are_those_of_the_modules(rows: int) -> None:
     net, x = Net(), torch.randn(rows, 1, WIDTH)
-    wanted = net(x)
+    expected = net(x)
     with packed(net.modules(), LEAST_STEPS):
         for _ in range(2):  # lays out, then uses what is laid out
-            torch.testing.assert_close(net(x), wanted, rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(net(x), expected, rtol=1e-4, atol=1e-4)
         assert net(x[:0]).shape == (0, 1, net.vocabulary.size)
 
 
@@ -72,10 +72,10 @@ def test_weights_that_changed_are_laid_out_anew_by_the_next_search() -> None:
 
 def test_gradients_are_those_of_the_modules() -> None:
     net, x = Net(), torch.randn(3, 1, WIDTH)
-    wanted = torch.autograd.grad(net(x).sum(), list(net.parameters()))
+    expected = torch.autograd.grad(net(x).sum(), list(net.parameters()))
     with packed(net.modules(), LEAST_STEPS):
-        found = torch.autograd.grad(net(x).sum(), list(net.parameters()))
-    torch.testing.assert_close(found, wanted)
+        result = torch.autograd.grad(net(x).sum(), list(net.parameters()))
+    torch.testing.assert_close(result, expected)
 
 
 @torch.inference_mode()

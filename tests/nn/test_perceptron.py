@@ -40,7 +40,7 @@ def linears(module: nn.Module) -> list[nn.Linear]:
 
 
 def both(sizes: list[int]) -> list[tuple[nn.Module, nn.Sequential, Any]]:
-    """Ours, theirs, and what ours computes."""
+    """Returns our module, the official one, and the output of ours."""
     embedding, head = PerceptronEmbedding(11, 9, sizes), PerceptronHead(9, 11, sizes)
     return [
         (embedding, theirs(9, sizes, 11, True), embedding),
@@ -63,9 +63,9 @@ def test_equals_the_loop_and_their_layers(sizes: list[int]) -> None:
         assert difference(y, other(x)) < 1e-12
         assert difference(y, naive(mine, x)) < 1e-12
         got = gradients((y * weights).sum(), [x], ours)
-        wanted = gradients((naive(mine, x) * weights).sum(), [x], ours)
+        expected = gradients((naive(mine, x) * weights).sum(), [x], ours)
         for key, grad in got.items():
-            assert difference(grad, wanted[key]) < 1e-12, key
+            assert difference(grad, expected[key]) < 1e-12, key
 
 
 def test_all_input_layers_begin_orthogonal_and_no_output_layer() -> None:
@@ -112,11 +112,11 @@ def test_without_layers_it_is_one_projection_begun_alike() -> None:
         (lambda: PerceptronEmbedding(8, 4, []), lambda: VectorEmbedding(8, 4)),
         (lambda: PerceptronHead(8, 4, []), lambda: LinearHead(8, 4, bias=True)),
     ):
-        found = []
+        result = []
         for make in (ours, plain):
             torch.manual_seed(3)
-            found.append(list(make().parameters()))  # type: ignore[no-untyped-call]
-        assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+            result.append(list(make().parameters()))  # type: ignore[no-untyped-call]
+        assert all(torch.equal(a, b) for a, b in zip(*result, strict=True))
 
 
 def test_a_layer_without_width_is_refused() -> None:

@@ -86,11 +86,11 @@ def test_added_takes_a_learned_table() -> None:
 def test_split_sinusoids_equal_the_formula(width: int, first: int) -> None:
     where = torch.tensor([[3, 4], [0, 900]])
     got = SplitSinusoids(width, first)(where, torch.float64)
-    wanted = reference_infused.split_sinusoids(901, width, first)[where]
-    assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+    expected = reference_infused.split_sinusoids(901, width, first)[where]
+    assert torch.allclose(got, expected, rtol=0, atol=1e-12)
     rough = SplitSinusoids(width, first)(where, torch.bfloat16)
     assert rough.dtype == torch.bfloat16
-    assert torch.allclose(rough.double(), wanted, rtol=0, atol=5e-3)
+    assert torch.allclose(rough.double(), expected, rtol=0, atol=5e-3)
 
 
 def test_split_sinusoids_fit_where_tables_do() -> None:

@@ -36,23 +36,23 @@ from tests.nn.reversible import (
 
 def both(stack: ReversibleStack, x: Tensor, memory: Tensor) -> tuple[tuple[Tensor, Any], tuple[Tensor, Any]]:
     """Loss and gradients of the stack, and of the naive coupling with the same random numbers."""
-    found = []
+    result = []
     for reversible in (True, False):
         torch.manual_seed(3)
         state = stack.attend_to(memory, None)
         mixed = stack(x, state, LAYOUT) if reversible else naive(stack, x, LAYOUT, memory)
         loss = objective(mixed)
-        found.append((loss, grads(loss, stack, x, memory)))
-    return found[0], found[1]
+        result.append((loss, grads(loss, stack, x, memory)))
+    return result[0], result[1]
 
 
 @pytest.mark.parametrize("join", ["concat", "mean"])
 @pytest.mark.parametrize("chunk", [None, 3])
 def test_gradients_equal_plain_autograd_with_dropout(join: str, chunk: int | None) -> None:
     stack = everything(join, chunk)
-    (loss, got), (wanted_loss, wanted) = both(stack, inputs(2, STEPS, D), inputs(2, 5, D, seed=2))
+    (loss, got), (wanted_loss, expected) = both(stack, inputs(2, STEPS, D), inputs(2, 5, D, seed=2))
     assert difference(loss, wanted_loss) < 1e-12
-    same(got, wanted)
+    same(got, expected)
     assert got["layers.0.feed_forward.body.inner.weight"] is None, "frozen"
     assert got["layers.1.mix.body.unused"] is None
     for name in ("layers.0.cross.body.kv.weight", "layers.1.mix.body.proj.weight", "input 0", "input 1"):
@@ -62,9 +62,9 @@ def test_gradients_equal_plain_autograd_with_dropout(join: str, chunk: int | Non
 def test_control_other_random_numbers_show(monkeypatch: pytest.MonkeyPatch) -> None:
     stack, x, memory = everything(), inputs(2, STEPS, D), inputs(2, 5, D, seed=2)
     monkeypatch.setattr(RandomStates, "restore", lambda _: None)
-    (loss, got), (wanted_loss, wanted) = both(stack, x, memory)
+    (loss, got), (wanted_loss, expected) = both(stack, x, memory)
     assert difference(loss, wanted_loss) < 1e-12
-    assert difference(got["input 0"], wanted["input 0"]) > 1e-3
+    assert difference(got["input 0"], expected["input 0"]) > 1e-3
 
 
 @pytest.mark.parametrize("hashing", [Hashing(2, chunk=3), Hashing.across(2, chunk=4)])
@@ -139,9 +139,9 @@ def test_a_repeated_call_is_told_what_the_first_one_decided() -> None:
     stack(x, None, LAYOUT).y.sum().backward()
     for one in stack.layers:
         for name in ("mix", "feed_forward"):
-            told = one[name].body.told  # type: ignore[index]
-            assert told[0] is None
-            assert told[1]["signs"].shape == (2, STEPS, D)
+            messages = one[name].body.told  # type: ignore[index]
+            assert messages[0] is None
+            assert messages[1]["signs"].shape == (2, STEPS, D)
     assert torch.equal(stack.layers[0]["mix"].body.told[1]["signs"], x.sign().to(torch.int8))  # type: ignore[index]
 
 
@@ -186,12 +186,12 @@ def test_a_weight_changed_between_the_passes_is_noticed(depth: int) -> None:
 def test_parts_of_the_output_are_enough() -> None:
     stack, x = build([layer(dropout=0.0), scored_layer()], norm=False).eval(), inputs(2, STEPS, D)
     for part in (slice(0, D), slice(D, None)):
-        wanted = grads(stack.eval()(x, None, LAYOUT).y[..., part].sum(), stack, x)
+        expected = grads(stack.eval()(x, None, LAYOUT).y[..., part].sum(), stack, x)
         torch.manual_seed(0)
         stack.train().layers[1]["mix"].dropout.p = 0.0  # type: ignore[index]
         got = grads(stack(x, None, LAYOUT).y[..., part].sum(), stack, x)
         same(
-            {k: g for k, g in got.items() if wanted[k] is not None},
-            {k: g for k, g in wanted.items() if g is not None},
+            {k: g for k, g in got.items() if expected[k] is not None},
+            {k: g for k, g in expected.items() if g is not None},
         )
-        assert all(g is None or g.abs().max() == 0 for k, g in got.items() if wanted[k] is None)
+        assert all(g is None or g.abs().max() == 0 for k, g in got.items() if expected[k] is None)

@@ -1,4 +1,4 @@
-"""How a reversible stack is built and called: evaluation, states, lengths, and what it refuses."""
+"""Building and calling a reversible stack: evaluation, states, lengths, refusals."""
 
 import copy
 import pickle

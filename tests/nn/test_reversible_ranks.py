@@ -18,7 +18,7 @@ def test_two_ranks_follow_one_process(tmp_path: Path) -> None:
     assert "encoder.weight" in alone
     assert "stack.layers.1.mix.body.unused" not in alone
     for name in reversible_ranks.VARIANTS:
-        for together in (found[name] for found in ranks):
+        for together in (result[name] for result in ranks):
             for key, grad in alone.items():
                 assert difference(together[key], grad) < 1e-12, (name, key)
             for key in together.keys() - alone.keys():  # an unused weight may get a gradient of nothing

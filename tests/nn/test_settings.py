@@ -45,10 +45,10 @@ def test_what_a_model_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"), [((-1,), "not -1"), ((3, 0), "not 0"), ((0, None, True), "mem_len")]
+    ("arguments", "message"), [((-1,), "not -1"), ((3, 0), "not 0"), ((0, None, True), "mem_len")]
 )
-def test_lengths_that_cannot_be(arguments: tuple[int, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_lengths_that_cannot_be(arguments: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         MemorySettings(*arguments)
 
 
@@ -67,12 +67,12 @@ def as_built_with(memory: int, stack: object = None) -> DecoderLM:
 def fed(net: DecoderLM, settings: CallSettings, capacity: int | None) -> torch.Tensor:
     """Hidden states of three calls with carried state."""
     ids = torch.randint(11, (2, 12), generator=torch.Generator().manual_seed(1))
-    state, found = net.init_state(2, capacity, settings), []
+    state, result = net.init_state(2, capacity, settings), []
     for part in ids.split([6, 5, 1], dim=1):
         mixed = net(part, state, None, settings)
         state = mixed.state
-        found.append(mixed.y)
-    return torch.cat(found, dim=1)
+        result.append(mixed.y)
+    return torch.cat(result, dim=1)
 
 
 @pytest.mark.parametrize("capacity", [None, 50])
@@ -81,10 +81,10 @@ def fed(net: DecoderLM, settings: CallSettings, capacity: int | None) -> torch.T
 )
 @torch.no_grad()
 def test_a_call_with_settings_is_that_of_a_model_built_with_them(stack: object, capacity: int | None) -> None:
-    wanted = fed(as_built_with(2, stack), AS_BUILT, capacity)
+    expected = fed(as_built_with(2, stack), AS_BUILT, capacity)
     net = as_built_with(5, stack)
-    assert torch.equal(fed(net, OTHER, capacity), wanted)
-    assert not torch.equal(fed(net, AS_BUILT, capacity), wanted)  # and nothing stays behind
+    assert torch.equal(fed(net, OTHER, capacity), expected)
+    assert not torch.equal(fed(net, AS_BUILT, capacity), expected)  # and nothing stays behind
 
 
 @torch.no_grad()
@@ -111,10 +111,10 @@ def test_a_body_hands_them_on() -> None:
 @pytest.mark.parametrize("search", [None, partial(beam_search, beam=2)], ids=["greedy", "beam"])
 def test_prompts_are_read_and_continued_under_them(search: partial[object] | None) -> None:
     prompts, bound = [[3, 4, 5, 6, 7], [1, 2]], {} if search is None else {"search": search}
-    wanted = continue_prompt(as_built_with(2), prompts, 8, **bound)  # type: ignore[arg-type]
+    expected = continue_prompt(as_built_with(2), prompts, 8, **bound)  # type: ignore[arg-type]
     net = as_built_with(30)
-    assert continue_prompt(net, prompts, 8, settings=OTHER, **bound) == wanted  # type: ignore[arg-type]
-    assert continue_prompt(net, prompts, 8, **bound) != wanted  # type: ignore[arg-type]
+    assert continue_prompt(net, prompts, 8, settings=OTHER, **bound) == expected  # type: ignore[arg-type]
+    assert continue_prompt(net, prompts, 8, **bound) != expected  # type: ignore[arg-type]
 
 
 @torch.no_grad()
@@ -143,10 +143,10 @@ def test_both_stacks_of_an_encoder_decoder_are_told() -> None:
             [mixer], None, partial(PreNorm, dropout=0.0), cross=partial(CrossAttention, n_heads=2)
         )
         nets.append(EncoderDecoder(8, 1, 1, partial(Vocabulary, size=11), blocks, NoPositions).eval())
-    net, wanted = nets[0], nets[1](ids, None, ids).y
-    assert torch.equal(net(ids, None, ids, settings=OTHER).y, wanted)
+    net, expected = nets[0], nets[1](ids, None, ids).y
+    assert torch.equal(net(ids, None, ids, settings=OTHER).y, expected)
     state = net.start(ids, None, capacity=40, settings=OTHER)
-    assert torch.allclose(net.decode(ids, state, None, OTHER).y, wanted, atol=1e-5)
+    assert torch.allclose(net.decode(ids, state, None, OTHER).y, expected, atol=1e-5)
 
 
 def test_a_layout_has_none_unless_it_is_said() -> None:

@@ -1,4 +1,4 @@
-"""What weighted shortcuts begin with equals a naive loop, and a pass leaves nothing behind."""
+"""Initial values of weighted shortcuts equal a naive loop, and a pass leaves nothing behind."""
 
 from functools import partial
 
@@ -27,41 +27,41 @@ def population(x: Tensor) -> float:
 
 def naive(stack: nn.Module, x: Tensor, states: dict[str, list[object]], layout: Layout) -> list[float]:
     """Omegas one by one, each sublayer spelled out; the stack's own omegas are not looked at."""
-    w, found = 1.0, []
+    w, result = 1.0, []
     for depth, layer in enumerate(stack.layers):  # type: ignore[arg-type]
         for name, sublayer in layer.items():
             past = states[name][depth] if name in states else None
             branch = sublayer.body(x, past, layout).y
-            found.append(w)
+            result.append(w)
             total = x * w + branch
             w = (population(x * w) + population(branch)) ** 0.5
             norm = sublayer.norm_out
             centred = total - total.mean(-1, keepdim=True)
             x = centred / (centred.square().mean(-1, keepdim=True) + norm.eps).sqrt()
             x = x * norm.weight + norm.bias
-    found.append(x)  # type: ignore[arg-type]
-    return found
+    result.append(x)  # type: ignore[arg-type]
+    return result
 
 
 @torch.no_grad()
 def test_omegas_equal_a_naive_loop_with_padding_counted() -> None:
     net = network(omegas=False)
-    found = begin_by_variance(net, lambda: run(net))
+    result = begin_by_variance(net, lambda: run(net))
     x = net.positions(net.vocabulary.embed(SOURCE), torch.arange(5))
     *encoder, memory = naive(net.encoder, x, {}, Layout(False, lengths=LENGTHS))
     state = net.decoder.attend_to(memory, LENGTHS)
     x = net.positions(net.vocabulary.embed(TARGET), torch.arange(4))
     *decoder, _ = naive(net.decoder, x, state, Layout(True, lengths=TARGET_LENGTHS))
-    assert found.keys() == {"encoder", "decoder"}
-    assert found["encoder"] == pytest.approx(encoder, rel=1e-12)
-    assert found["decoder"] == pytest.approx(decoder, rel=1e-12)
+    assert result.keys() == {"encoder", "decoder"}
+    assert result["encoder"] == pytest.approx(encoder, rel=1e-12)
+    assert result["decoder"] == pytest.approx(decoder, rel=1e-12)
     assert (len(encoder), len(decoder)) == (6, 9)
     assert max(encoder) > 1.5
     # what is filled is what is told
-    assert beginnings(net) == found
+    assert beginnings(net) == result
     for name, sublayers in weighted_stacks(net).items():
         omegas = [shortcut_of(sublayer).omega for sublayer in sublayers]
-        assert [omega.tolist() for omega in omegas] == [[value] * D for value in found[name]]
+        assert [omega.tolist() for omega in omegas] == [[value] * D for value in result[name]]
 
 
 def test_dropout_is_part_of_the_variance() -> None:
@@ -91,11 +91,11 @@ def test_a_pass_ends_at_the_last_omega_and_leaves_no_hook() -> None:
 
 def test_what_is_begun_can_be_handed_on() -> None:
     net, other = network(omegas=False), network(omegas=False)
-    found = begin_by_variance(net, lambda: run(net))
-    begin(other, found)
+    result = begin_by_variance(net, lambda: run(net))
+    begin(other, result)
     assert torch.equal(run(net), run(other))
     with pytest.raises(ValueError, match="argument"):
-        begin(other, {name: values[:-1] for name, values in found.items()})
+        begin(other, {name: values[:-1] for name, values in result.items()})
 
 
 def test_other_sublayers_have_no_share() -> None:
@@ -106,7 +106,7 @@ def test_other_sublayers_have_no_share() -> None:
         positions=partial(LayerPositions, max_length=5),
     ).build(D, 2)
     assert len(sublayers_of(made)) == 6
-    assert [len(found) for found in weighted_stacks(made).values()] == [4]
+    assert [len(result) for result in weighted_stacks(made).values()] == [4]
     assert weighted_stacks(network(sublayer=PostNorm)) == {}
     assert beginnings(network(sublayer=PostNorm)) == {}
     with pytest.raises(TypeError, match="Identity, not weighted"):

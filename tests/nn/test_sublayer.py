@@ -113,8 +113,8 @@ def test_a_weighted_shortcut_cannot_be_undone() -> None:
 @pytest.mark.parametrize("kind", [PostNorm, WeightedPostNorm, PreNorm])
 def test_epsilon_is_a_setting(kind: type) -> None:
     x = 1e-3 * tokens()
-    wanted = x + 2 * plain_norm(x, 1e-2) if kind is PreNorm else plain_norm(3 * x, 1e-2)
-    assert torch.allclose(kind(Doubles(), 4, 0.0, eps=1e-2).double()(x, None, LAYOUT).y, wanted, atol=1e-12)
+    expected = x + 2 * plain_norm(x, 1e-2) if kind is PreNorm else plain_norm(3 * x, 1e-2)
+    assert torch.allclose(kind(Doubles(), 4, 0.0, eps=1e-2).double()(x, None, LAYOUT).y, expected, atol=1e-12)
 
 
 def test_the_norm_of_prenorm_may_have_no_bias() -> None:

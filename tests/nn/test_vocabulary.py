@@ -72,8 +72,8 @@ def test_a_bias_is_added_to_every_score_and_learns(tied: bool, chunk: int | None
     torch.testing.assert_close(nll, -scores.log_softmax(-1).gather(-1, IDS[..., None])[..., 0])
     torch.testing.assert_close(vocabulary.score(hidden, IDS).nll, nll)
     nll.sum().backward()
-    wanted = scores.softmax(-1).sum((0, 1)) - torch.bincount(IDS.flatten(), minlength=6)
-    torch.testing.assert_close(vocabulary.get_parameter(name).grad, wanted)
+    expected = scores.softmax(-1).sum((0, 1)) - torch.bincount(IDS.flatten(), minlength=6)
+    torch.testing.assert_close(vocabulary.get_parameter(name).grad, expected)
 
 
 def test_a_tied_bias_begins_at_zero() -> None:
@@ -100,7 +100,7 @@ def test_losses_in_chunks_are_the_same(tied: bool, chunk: int) -> None:
     cut.load_state_dict(whole.state_dict())
     hidden = torch.randn(2, 3, 4, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(3, 2, 3, dtype=torch.float64)
-    found = []
+    result = []
     for vocabulary in (whole, cut):
         nll, score = vocabulary.nll(hidden, IDS), vocabulary.score(hidden, IDS)
         assert nll.shape == score.uniform.shape == (2, 3)
@@ -109,10 +109,10 @@ def test_losses_in_chunks_are_the_same(tied: bool, chunk: int) -> None:
         assert torch.allclose(padded.padding, vocabulary.nll(hidden, torch.full_like(IDS, 2)))
         loss = (torch.stack([nll, *score]) * weight).sum() + (torch.stack(padded) * weight).sum()
         head = vocabulary.embedding.table.weight if tied else vocabulary.head.proj.weight  # type: ignore[union-attr]
-        found.append([nll, *score, *padded, *torch.autograd.grad(loss, [hidden, head])])
+        result.append([nll, *score, *padded, *torch.autograd.grad(loss, [hidden, head])])
         with torch.no_grad():
             assert torch.equal(vocabulary.nll(hidden, IDS), nll)
-    for a, b in zip(*found, strict=True):
+    for a, b in zip(*result, strict=True):
         assert torch.allclose(a, b, rtol=0, atol=1e-12)
 
 

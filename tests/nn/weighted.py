@@ -42,5 +42,5 @@ def network(layers: int = 3, dropout: float = 0.0, omegas: bool = True, **more: 
 
 def run(net: Any) -> Tensor:
     """Hidden states ``(B, T, D)`` of the sentences."""
-    found: Tensor = net(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS).y
-    return found
+    result: Tensor = net(SOURCE, LENGTHS, TARGET, TARGET_LENGTHS).y
+    return result

@@ -1,4 +1,4 @@
-"""What comparisons with official codes came to; ``python -m tests.parity.write`` keeps it for ``repro parity``."""
+"""Results of comparisons with official codes; ``python -m tests.parity.write`` keeps it for ``repro parity``."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -79,11 +79,11 @@ def check(
     """Asserts that every difference is below its tolerance, and notes it."""
     for kind, value in differences.items():
         assert value < tolerances[kind], f"{path.name}: {kind} differ by {value:.3g}, {dict(differences)}"
-    found = comparison(paper, path, source)
-    found.updates = max(found.updates, updates)
-    found.by_design = tuple(dict.fromkeys([*found.by_design, *by_design]))
+    result = comparison(paper, path, source)
+    result.updates = max(result.updates, updates)
+    result.by_design = tuple(dict.fromkeys([*result.by_design, *by_design]))
     for kind, value in differences.items():
-        found.note(kind, value)
+        result.note(kind, value)
 
 
 def keep_curve(path: Path, theirs: Tensor, ours: Tensor) -> None:

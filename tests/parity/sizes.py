@@ -98,15 +98,15 @@ class PublishedRows(NamedTuple):
 def printed() -> list[PublishedRows]:
     """All of them, in order."""
     papers = {paper.key: paper for paper in load_papers()}
-    found = set()
+    result = set()
     for experiment in experiments():
         header = read_header(experiment) if "paper" in scales_of(experiment) else None
         paper = papers.get(header.recipe.paper) if header else None
         for goal in header.goals if header and paper else ():
             size = paper.tables[goal.table].rows[goal.row].params
             if size is not None:
-                found.add(PublishedRows(paper.key, experiment, goal.table, goal.row, size))
-    return sorted(found)
+                result.add(PublishedRows(paper.key, experiment, goal.table, goal.row, size))
+    return sorted(result)
 
 
 def compare(row: PublishedRows) -> Size:

@@ -49,17 +49,17 @@ def trained_as(golden: Golden, monkeypatch: pytest.MonkeyPatch, **more: Any) -> 
 
 def omegas(golden: Golden, trained: Trained) -> float:
     """Difference of the shortcuts' first values; the file has a line for each sublayer, encoder first."""
-    found = beginnings(trained.task.module)
-    assert list(found) == ["encoder", "decoder"]
-    flat = [value for values in found.values() for value in values]
+    result = beginnings(trained.task.module)
+    assert list(result) == ["encoder", "decoder"]
+    flat = [value for values in result.values() for value in values]
     return difference(torch.tensor(flat, dtype=torch.float64), golden["profile"][:, 1])
 
 
 def test_iwslt14(monkeypatch: pytest.MonkeyPatch) -> None:
     golden = read("admin_iwslt14")
     trained = trained_as(golden, monkeypatch)
-    found = differences(trained, golden, golden_weighted.both(golden.last_weights))
-    check(PAPER, golden, found | {"omegas": omegas(golden, trained)}, {**TRAINING, "omegas": 1e-12})
+    result = differences(trained, golden, golden_weighted.both(golden.last_weights))
+    check(PAPER, golden, result | {"omegas": omegas(golden, trained)}, {**TRAINING, "omegas": 1e-12})
 
 
 @pytest.mark.parametrize(
@@ -74,6 +74,6 @@ def test_iwslt14(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mistake_shows(mistake: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     golden = read("admin_iwslt14")
     trained = trained_as(golden, monkeypatch, **mistake)
-    found = differences(trained, golden, golden_weighted.both(golden.last_weights))
-    assert found["weights"] > 1e-6, found
+    result = differences(trained, golden, golden_weighted.both(golden.last_weights))
+    assert result["weights"] > 1e-6, result
     assert omegas(golden, trained) < 1e-12

@@ -110,8 +110,8 @@ def test_all_else_stays_bit_equal(task: str) -> None:
 def test_a_mistake_shows(task: str, mistake: dict[str, Any]) -> None:
     golden = read(f"frozen_{task}")
     trained = trained_as(golden, task, **mistake)
-    found = differences(trained, golden, ours(golden.first_weights | golden.last_weights))
-    assert found["weights"] > 1e-5, found
+    result = differences(trained, golden, ours(golden.first_weights | golden.last_weights))
+    assert result["weights"] > 1e-5, result
 
 
 def test_no_clipping_shows_where_gradients_exceed_1() -> None:

@@ -25,9 +25,9 @@ UNUSED = ("qkv_net_", "proj_query")  # made by theirs, and never called
 
 def long_term(name: str) -> str:
     """Our name of a parameter below a ``long_term_attention`` of theirs."""
-    theirs = {theirs: ours for ours, theirs in golden_continuous.NAMES.items()}
+    official = {official: ours for ours, official in golden_continuous.NAMES.items()}
     part, kind = name.rsplit(".", 1)
-    return f"mix.body.long.{theirs[part]}.{kind}"
+    return f"mix.body.long.{official[part]}.{kind}"
 
 
 # --- sorting --------------------------------------------------------------------------------------------------------
@@ -37,15 +37,15 @@ def ours_of_sorting(theirs: dict[str, Tensor], settings: dict[str, Any]) -> dict
     """Weights of sorting/mem_transformer.py under our names."""
     used = {name: value for name, value in theirs.items() if not any(part in name for part in UNUSED)}
     short = {name: value for name, value in used.items() if "long_term" not in name and name != HEAD}
-    found = golden_relative.ours(short, settings)
-    found = {name.replace("mix.body.", "mix.body.short."): value for name, value in found.items()}
-    found["vocabulary.embedding.table.weight"] = found.pop("vocabulary.clusters.0.table.weight")
-    found["vocabulary.head.proj.weight"] = theirs[HEAD]
+    result = golden_relative.ours(short, settings)
+    result = {name.replace("mix.body.", "mix.body.short."): value for name, value in result.items()}
+    result["vocabulary.embedding.table.weight"] = result.pop("vocabulary.clusters.0.table.weight")
+    result["vocabulary.head.proj.weight"] = theirs[HEAD]
     for name, value in used.items():
         if "long_term" in name:
             _, layer, _, _, rest = name.split(".", 4)
-            found[f"stack.layers.{layer}.{long_term(rest)}"] = value
-    return found
+            result[f"stack.layers.{layer}.{long_term(rest)}"] = value
+    return result
 
 
 def overrides_of_sorting(settings: dict[str, Any]) -> dict[str, Any]:
@@ -125,14 +125,14 @@ def test_sorting() -> None:
 )
 def test_a_mistake_in_sorting_shows(mistake: dict[str, Any]) -> None:
     golden = read(SORTING)
-    found = differences_of_sorting(sorted_as(golden, **mistake), golden)
-    assert found["weights"] > 1e-6, found
+    result = differences_of_sorting(sorted_as(golden, **mistake), golden)
+    assert result["weights"] > 1e-6, result
 
 
 def test_the_rate_of_sorting_stands_still_for_239_batches() -> None:
     golden = read(SORTING)
-    found = differences_of_sorting(sorted_as(golden, **{"model.schedule.steps": 240}), golden)
-    assert max(found.values()) < 1e-11, found
+    result = differences_of_sorting(sorted_as(golden, **{"model.schedule.steps": 240}), golden)
+    assert max(result.values()) < 1e-11, result
 
 
 @pytest.mark.parametrize("point", ["infinity-former-8000", "transformer-xl-8000", "compressive-8000"])
@@ -146,8 +146,8 @@ def test_dropout_of_sorting_is_where_theirs_is(point: str) -> None:
         name for name, module in task.module.named_modules() if isinstance(module, Dropout) and module.p > 0
     }
     parts = {f"feed_forward.body.{part}" for part in ("dropout", "output_dropout")}
-    wanted = {f"stack.layers.{layer}.{part}" for layer in range(3) for part in parts}
-    assert dropped == wanted | {"dropout", "final_dropout"}
+    expected = {f"stack.layers.{layer}.{part}" for layer in range(3) for part in parts}
+    assert dropped == expected | {"dropout", "final_dropout"}
     mixers = [module for module in task.module.modules() if isinstance(module, DistanceAttention)]
     assert [(mixer.position_dropout, mixer.dropout) for mixer in mixers] == [(0.1, 0.0)] * 3
 
@@ -177,15 +177,15 @@ class Drawn:
 def ours_of_gpt2(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Weights of the fork of transformers under our names."""
     short = {name: value for name, value in theirs.items() if "long_term" not in name}
-    found = {
+    result = {
         name.replace("mix.body.", "mix.body.short."): value
         for name, value in translate("gpt2", short).items()
     }
     for name, value in theirs.items():
         if "long_term" in name and not any(part in name for part in UNUSED):
             _, _, layer, _, _, rest = name.split(".", 5)
-            found[f"stack.layers.{layer}.{long_term(rest)}"] = value
-    return found
+            result[f"stack.layers.{layer}.{long_term(rest)}"] = value
+    return result
 
 
 def overrides_of_gpt2(settings: dict[str, Any]) -> dict[str, Any]:
@@ -240,11 +240,11 @@ def differences_of_gpt2(trained: Trained, drawn: Drawn, golden: Golden) -> dict[
         :, 1:
     ]  # theirs has two groups of GPT-2, with decay and without, whose rates are the same
     assert torch.equal(golden["lr"][:, 0], golden["lr"][:, 1])
-    found = differences(trained, replace(golden, arrays={**golden.arrays, "lr": rates}), last)
+    result = differences(trained, replace(golden, arrays={**golden.arrays, "lr": rates}), last)
     drew = [update for update, happened in enumerate(golden.meta["drawn"]) if happened]
     places = [(update, layer) for update in drew for layer in range(drawn.layers)]
     off = [difference(drawn.probabilities[place], golden["probs"][place]) for place in places]
-    return {**found, "evaluation": max(off)}
+    return {**result, "evaluation": max(off)}
 
 
 def test_gpt2_with_sticky_memories() -> None:
@@ -266,5 +266,5 @@ def test_gpt2_with_sticky_memories() -> None:
 )
 def test_a_mistake_in_gpt2_shows(mistake: dict[str, Any]) -> None:
     golden = read(STICKY)
-    found = differences_of_gpt2(*tuned_as(golden, **mistake), golden)
-    assert found["weights"] > 1e-5, found
+    result = differences_of_gpt2(*tuned_as(golden, **mistake), golden)
+    assert result["weights"] > 1e-5, result

@@ -28,15 +28,15 @@ def ours(theirs: dict[str, Tensor], point: str) -> dict[str, Tensor]:
     The projections of an attention are one matrix in ours. Hashing has a projection of keys there that is not used.
     """
     head = "" if point == "mnist" else "head."
-    found = {mine.format(head): theirs[name] for name, mine in OTHERS.items()}
+    result = {mine.format(head): theirs[name] for name, mine in OTHERS.items()}
     layers = {key.removeprefix("transformer."): value for key, value in theirs.items() if key not in OTHERS}
     for name, value in test_golden_linear.ours(layers).items():
-        found[f"stack.{name}"] = value
+        result[f"stack.{name}"] = value
         if point == "lsh-4" and ".qkv." in name:
             query, _, values = value.chunk(3)
-            found[f"stack.{name.replace('qkv', 'qk_v')}"] = torch.cat([query, values])
-            del found[f"stack.{name}"]
-    return found
+            result[f"stack.{name.replace('qkv', 'qk_v')}"] = torch.cat([query, values])
+            del result[f"stack.{name}"]
+    return result
 
 
 def overrides(settings: dict[str, Any], point: str) -> dict[str, Any]:

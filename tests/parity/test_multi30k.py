@@ -22,16 +22,16 @@ BEGIN = "The decoder's first input is their end symbol, which the recipe has a s
 
 def fused(theirs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Their weights with q, k and v of an attention as one matrix and one bias, under our names."""
-    found = {}
+    result = {}
     for name, value in theirs.items():
         if ".k_proj." in name or ".v_proj." in name:
             continue
         if ".q_proj." not in name:
-            found[name] = value
+            result[name] = value
             continue
         parts = [theirs[name.replace("q_proj", f"{part}_proj")] for part in "qkv"]
-        found[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
-    return golden_weighted.both(found)
+        result[name.replace("q_proj.", "in_proj_")] = torch.cat(parts)
+    return golden_weighted.both(result)
 
 
 def trained_as(golden: Golden, **more: Any) -> Trained:
@@ -48,7 +48,7 @@ def found(golden: Golden, **more: Any) -> dict[str, float]:
 
 
 def valid_loss(trained: Trained, micro_batches: list[PairBatch]) -> Tensor:
-    """What ``val/loss`` is on some batches: the mean of the smoothed loss over all target tokens."""
+    """Computes ``val/loss`` on some batches: the mean of the smoothed loss over all target tokens."""
     task: Any = trained.task.eval()
     with torch.no_grad():
         smooth = [task._losses(batch)[1].sum() for batch in micro_batches]

@@ -70,7 +70,7 @@ def hashed(golden: Golden, chosen: Hashing) -> list[Tensor]:
 
 
 def local(golden: Golden, before: int = 1) -> list[Tensor]:
-    """The same of our local attention, with the gradient of keys, for the places that the file has."""
+    """Computes the same for our local attention, with the gradient of keys, for the places that the file has."""
     width, steps = golden.meta["settings"]["E"], golden["timebins/apart/exact/out"].shape[1]
     mixer = LocalAttention(3 * width, 1, golden.meta["settings"]["chunk"], before, d_head=width).double()
     mixer.out = nn.Identity()  # type: ignore[assignment]
@@ -83,23 +83,23 @@ def local(golden: Golden, before: int = 1) -> list[Tensor]:
 def apart(ours: Sequence[Tensor], golden: Golden, key: str) -> list[float]:
     """Differences of outputs, and of the gradients together, from those of the file."""
     names = ("out", "dq", "dv") if len(ours) == 3 else ("out", "dq", "dk", "dv")
-    found = [difference(mine, golden[f"{key}/{name}"]) for mine, name in zip(ours, names, strict=True)]
-    return [found[0], max(found[1:])]
+    result = [difference(mine, golden[f"{key}/{name}"]) for mine, name in zip(ours, names, strict=True)]
+    return [result[0], max(result[1:])]
 
 
 def test_attention_and_its_gradients() -> None:
     golden = read(ATTENTION)
-    found = dict.fromkeys(TOLERANCES, 0.0)
+    result = dict.fromkeys(TOLERANCES, 0.0)
 
     def note(key: str, ours: Sequence[Tensor]) -> None:
         small = "small " if key.endswith("eps") else ""
         for kind, value in zip(("outputs", "gradients"), apart(ours, golden, key), strict=True):
-            found[small + kind] = max(found[small + kind], value)
+            result[small + kind] = max(result[small + kind], value)
 
     for rounds in ROUNDS:
         count = golden.meta["settings"]["n_buckets"]
         differing = numbered(buckets(golden, rounds), count) != golden[f"rounds{rounds}/buckets"]
-        found["buckets"] += float(differing.sum())
+        result["buckets"] += float(differing.sum())
         for across, duplicates in [(False, True), (True, True), (False, False)]:
             key = f"rounds{rounds}/{'across' if across else 'within'}/{'dup' if duplicates else 'nodup'}"
             ours = hashed(golden, hashing(golden, rounds, across, duplicates))
@@ -107,7 +107,7 @@ def test_attention_and_its_gradients() -> None:
                 note(f"{key}/{kind}", ours)
     for kind in ("eps", "exact"):
         note(f"timebins/apart/{kind}", local(golden))
-    report.check(PAPER, golden.path, golden.meta["source"], found, TOLERANCES, by_design=BY_DESIGN)
+    report.check(PAPER, golden.path, golden.meta["source"], result, TOLERANCES, by_design=BY_DESIGN)
 
 
 @pytest.mark.parametrize("rounds", ROUNDS)
@@ -134,7 +134,7 @@ def test_one_hash_made_of_two(count: int, sizes: list[int]) -> None:
 
 
 class Pairs:
-    """How often each two tokens of a row meet, ``(T, T)``, and how often trax counts that they do.
+    """Counts how often each two tokens of a row meet, ``(T, T)``, and how often trax counts that they do.
 
     It takes a round's chunks and compares the places of a pair in the same round alone. Where the first chunk of a
     round looks back, it looks at the last chunk of the round before: such a meeting is not counted.
@@ -181,7 +181,7 @@ def test_pairs_over_the_border_of_two_rounds_are_all_that_differs_across_buckets
     golden, key = read(ATTENTION), f"rounds{rounds}/across/nodup/eps"
     ours = hashed(golden, hashing(golden, rounds, True, False))
     within_rounds, first = weighed(golden, rounds, theirs=False)
-    assert max(difference(mine, wanted) for mine, wanted in zip(ours, within_rounds, strict=True)) < 1e-9
+    assert max(difference(mine, expected) for mine, expected in zip(ours, within_rounds, strict=True)) < 1e-9
     # the logarithm of a count is float32 there, and that of 1e-9 is off by 1e-6
     assert max(apart(weighed(golden, rounds, theirs=True)[0], golden, key)) < 1e-6
     rows = (ours[0] - golden[f"{key}/out"]).abs().amax(-1)
@@ -191,17 +191,17 @@ def test_pairs_over_the_border_of_two_rounds_are_all_that_differs_across_buckets
 
 
 @pytest.mark.parametrize(
-    ("chosen", "wanted"),
+    ("chosen", "expected"),
     [
         ((False, True), "across/dup"),
         ((True, True), "within/dup"),
         ((False, False), "within/dup"),
     ],
 )
-def test_another_variant_shows(chosen: tuple[bool, bool], wanted: str) -> None:
+def test_another_variant_shows(chosen: tuple[bool, bool], expected: str) -> None:
     golden = read(ATTENTION)
     ours = hashed(golden, hashing(golden, 4, *chosen))
-    assert min(apart(ours, golden, f"rounds4/{wanted}/exact")) > 1e-3
+    assert min(apart(ours, golden, f"rounds4/{expected}/exact")) > 1e-3
 
 
 def test_local_attention_without_the_chunk_before_shows() -> None:
@@ -255,9 +255,9 @@ def test_training_through_reversible_layers() -> None:
 
 
 def test_keys_of_length_one_differ_by_what_they_add() -> None:
-    found = trained(read(REVERSIBLE))
-    assert 1e-9 < found["losses"] < 1e-7
-    assert found["weights"] < 1e-6
+    result = trained(read(REVERSIBLE))
+    assert 1e-9 < result["losses"] < 1e-7
+    assert result["weights"] < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -265,5 +265,5 @@ def test_keys_of_length_one_differ_by_what_they_add() -> None:
 )
 def test_a_mistake_in_training_shows(mistake: dict[str, float]) -> None:
     with golden_reversible.their_keys():
-        found = trained(read(REVERSIBLE), **mistake)  # type: ignore[arg-type]
-    assert found["weights"] > 1e-5, found
+        result = trained(read(REVERSIBLE), **mistake)  # type: ignore[arg-type]
+    assert result["weights"] > 1e-5, result

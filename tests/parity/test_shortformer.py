@@ -74,11 +74,11 @@ def trained_as(golden: Golden, keep: bool = True, **more: Any) -> Trained:
 def likelihoods(trained: Trained, ids: Tensor, lengths: Sequence[int]) -> Tensor:
     """Negative log-likelihoods ``(1, T)`` of a stream that is read in blocks, by the recipe's test protocol."""
     task: Any = trained.task.eval()
-    found = []
+    result = []
     with torch.no_grad():
         for (batch,) in blocks(ids, lengths):
-            found.append(task.net.vocabulary.nll(task._read(batch, task.protocols[""]), batch.targets))
-    return torch.cat(found, dim=1)
+            result.append(task.net.vocabulary.nll(task._read(batch, task.protocols[""]), batch.targets))
+    return torch.cat(result, dim=1)
 
 
 def test_stages_and_both_evaluations() -> None:
@@ -88,8 +88,8 @@ def test_stages_and_both_evaluations() -> None:
     by_block = likelihoods(trained, ids, [length] * (count // length))
     one_by_one = likelihoods(trained, ids, [length] + [1] * (count - length))
     scores = [difference(by_block, golden["eval_nll"]), difference(one_by_one, golden["single_nll"])]
-    found = differences(trained, golden, ours(golden.last_weights))
-    check(PAPER, golden, {**found, "evaluation": max(scores)}, by_design=[UNUSED_CLUSTERS])
+    result = differences(trained, golden, ours(golden.last_weights))
+    check(PAPER, golden, {**result, "evaluation": max(scores)}, by_design=[UNUSED_CLUSTERS])
 
 
 @pytest.mark.parametrize(
@@ -105,5 +105,5 @@ def test_stages_and_both_evaluations() -> None:
 )
 def test_a_mistake_shows(mistake: dict[str, Any]) -> None:
     golden = read(NAME)
-    found = differences(trained_as(golden, **mistake), golden, ours(golden.last_weights))
-    assert found["weights"] > 1e-5, found
+    result = differences(trained_as(golden, **mistake), golden, ours(golden.last_weights))
+    assert result["weights"] > 1e-5, result

@@ -96,9 +96,9 @@ def trained_as(golden: Golden, **more: Any) -> Trained:
 def test_training_and_evaluation(name: str) -> None:
     golden = read(name)
     trained = trained_as(golden)
-    found = differences(trained, golden, golden_relative.ours(golden.last_weights, golden.meta["settings"]))
+    result = differences(trained, golden, golden_relative.ours(golden.last_weights, golden.meta["settings"]))
     score = abs(evaluated(trained, golden["eval_ids"]) - float(golden["eval_loss"]))
-    check(PAPER, golden, {**found, "evaluation": score})
+    check(PAPER, golden, {**result, "evaluation": score})
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_training_and_evaluation(name: str) -> None:
 )
 def test_a_mistake_shows(name: str, mistake: dict[str, Any]) -> None:
     golden = read(name)
-    found = differences(
+    result = differences(
         trained_as(golden, **mistake),
         golden,
         golden_relative.ours(golden.last_weights, golden.meta["settings"]),
     )
-    assert found["weights"] > 1e-5, found
+    assert result["weights"] > 1e-5, result

@@ -39,10 +39,10 @@ def ours(theirs: dict[str, Tensor], settings: dict[str, Any]) -> dict[str, Tenso
         start = f"layers.{layer}.dec_attn"
         parts = [theirs[f"{start}.{part}.weight"] for part in apart]
         merged[f"{start}.qkv_net.weight"] = torch.cat(parts)
-    found = golden_relative.ours(merged, settings)
+    result = golden_relative.ours(merged, settings)
     for layer, vectors in enumerate(theirs.get("r_emb", ())):
-        found[f"stack.layers.{layer}.positions.body.table.table.weight"] = vectors.flatten(1)
-    return found
+        result[f"stack.layers.{layer}.positions.body.table.table.weight"] = vectors.flatten(1)
+    return result
 
 
 def overrides(settings: dict[str, Any]) -> dict[str, Any]:
@@ -102,9 +102,9 @@ def test_sinusoids_at_the_input() -> None:
 
 def test_the_size_of_the_declared_deviation() -> None:
     golden = read(VASWANI)
-    found = compared(golden, trained_as(golden, their_positions=False))
-    assert 1e-3 < found["losses"] < 5e-2, found
-    assert 1e-3 < found["weights"] < 5e-2, found
+    result = compared(golden, trained_as(golden, their_positions=False))
+    assert 1e-3 < result["losses"] < 5e-2, result
+    assert 1e-3 < result["weights"] < 5e-2, result
 
 
 @pytest.mark.parametrize("name", list(RECIPES))
@@ -115,5 +115,5 @@ def test_the_size_of_the_declared_deviation() -> None:
 )
 def test_a_mistake_shows(name: str, mistake: dict[str, Any]) -> None:
     golden = read(name)
-    found = compared(golden, trained_as(golden, **mistake))
-    assert found["weights"] > 1e-5, found
+    result = compared(golden, trained_as(golden, **mistake))
+    assert result["weights"] > 1e-5, result

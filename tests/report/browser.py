@@ -61,10 +61,10 @@ class Browser:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
-            said = self._receive()
-            if said.get("id") == self._last:
-                assert "error" not in said, (method, said["error"])
-                return said["result"]
+            output = self._receive()
+            if output.get("id") == self._last:
+                assert "error" not in output, (method, output["error"])
+                return output["result"]
 
     def _receive(self):
         until = time.monotonic() + PATIENCE_S
@@ -75,10 +75,10 @@ class Browser:
             assert part, "the browser ended"
             self._bytes += part
         line, _, self._bytes = self._bytes.partition(b"\0")
-        said = json.loads(line)
-        if "method" in said:
-            self.events.append(said)
-        return said
+        output = json.loads(line)
+        if "method" in output:
+            self.events.append(output)
+        return output
 
     def open(self, url):
         """Loads a page afresh."""
@@ -90,9 +90,9 @@ class Browser:
 
     def run(self, script):
         """The value of an expression within the page; a promise is awaited."""
-        said = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+        output = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in output, output["exceptionDetails"]
+        return output["result"].get("value")
 
     def look(self, width, height=900, dark=False, phone=False):
         """Sets the size of the window and what the reader prefers."""
@@ -137,16 +137,16 @@ class Browser:
 
     def complaints(self):
         """Errors and warnings of the console, exceptions, refusals of the content policy."""
-        found = []
+        result = []
         for event in self.events:
             params = event["params"]
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(params["exceptionDetails"]["text"])
+                result.append(params["exceptionDetails"]["text"])
             elif event["method"] == "Runtime.consoleAPICalled":
-                found.append(f"{params['type']}: {params['args']}")
+                result.append(f"{params['type']}: {params['args']}")
             elif event["method"] == "Log.entryAdded":
-                found.append(params["entry"]["text"])
-        return found
+                result.append(params["entry"]["text"])
+        return result
 
     def requests(self):
         """Addresses that were asked for, those within the page itself left out."""

@@ -27,16 +27,16 @@ class Element:
                 yield from child.walk()
 
     def all(self, name=None, **attributes):
-        wanted = {("class" if k == "cls" else k.replace("_", "-")): v for k, v in attributes.items()}
+        expected = {("class" if k == "cls" else k.replace("_", "-")): v for k, v in attributes.items()}
         return [
             e
             for e in self.walk()
-            if (name is None or e.name == name) and all(_fits(e.get(k), k, v) for k, v in wanted.items())
+            if (name is None or e.name == name) and all(_fits(e.get(k), k, v) for k, v in expected.items())
         ]
 
     def one(self, name=None, **attributes):
-        (found,) = self.all(name, **attributes)
-        return found
+        (result,) = self.all(name, **attributes)
+        return result
 
     def first(self, name=None, **attributes):
         return self.all(name, **attributes)[0]

@@ -1,14 +1,14 @@
 """Generated files of the small house, read back."""
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.report.render import figures_of, pages, tables
 from tests.report.markup import read
 
 
 def files_of(house):
     """Every text that is generated, by its path below the results."""
-    found = evidence()
-    files = tables(found, house.results) | pages(found, house.results, figures_of(found))
+    result = read_evidence()
+    files = tables(result, house.results) | pages(result, house.results, figures_of(result))
     return {path.relative_to(house.results).as_posix(): data.decode() for path, data in files.items()}
 
 

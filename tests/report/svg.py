@@ -21,26 +21,26 @@ def style_of(element):
 
 
 def ticks(svg):
-    """Where the labels stand: x of those below an axis, y of those beside it (of one panel)."""
-    found = [
+    """Returns the positions of the labels: x of those below an axis, y of those beside it (of one panel)."""
+    result = [
         (t, style_of(t)["text-anchor"])
         for t in root_of(svg).iter(f"{SVG}text")
         if "text-anchor" in style_of(t)
     ]
-    middle = [t for t, anchor in found if anchor == "middle" and t.get("x")]
+    middle = [t for t, anchor in result if anchor == "middle" and t.get("x")]
     below = sorted({float(t.get("y")) for t in middle})[-2:]  # the ticks, and the name of the axis
     across = {t.text: float(t.get("x")) for t in middle if float(t.get("y")) == below[0]}
-    up = {t.text: float(t.get("y")) - 4 for t, anchor in found if anchor == "end"}
+    up = {t.text: float(t.get("y")) - 4 for t, anchor in result if anchor == "end"}
     return across, up
 
 
 def strokes(svg, whole=False):
     """Colour, width and corners of each line that is clipped to a drawing area, without rules of a grid."""
-    found = [p for p in root_of(svg).iter(f"{SVG}path") if p.get("clip-path")]
-    found = [p for p in found if style_of(p).get("stroke", GREY[0]) not in GREY]
+    result = [p for p in root_of(svg).iter(f"{SVG}path") if p.get("clip-path")]
+    result = [p for p in result if style_of(p).get("stroke", GREY[0]) not in GREY]
     if whole:
-        return [p.get("d") for p in found]
-    return [(style_of(p)["stroke"], float(style_of(p)["stroke-width"]), corners(p.get("d"))) for p in found]
+        return [p.get("d") for p in result]
+    return [(style_of(p)["stroke"], float(style_of(p)["stroke-width"]), corners(p.get("d"))) for p in result]
 
 
 def corners(path):

@@ -60,28 +60,28 @@ def notes_of(files):
     return next(line for line in lines if line["mean"])["notes"]
 
 
-@pytest.mark.parametrize(("weaken", "said"), CASES.items(), ids=lambda case: getattr(case, "__name__", ""))
-def test_at_paper_scale(house, weaken, said):
+@pytest.mark.parametrize(("weaken", "message"), CASES.items(), ids=lambda case: getattr(case, "__name__", ""))
+def test_at_paper_scale(house, weaken, message):
     weaken(house, house.recipe("big"), "paper")
     files = files_of(house)
-    assert notes_of(files) == "; ".join(said)
+    assert notes_of(files) == "; ".join(message)
     (strong,) = [line for line in files["tables/toy.md"].split("\n") if "ours: toy/big" in line]
     assert strong.endswith(", see notes** |")
-    note = f"big, bleu, toy/big (paper's scale): {'; '.join(said)}."
+    note = f"big, bleu, toy/big (paper's scale): {'; '.join(message)}."
     assert f"- {note}" in files["tables/toy.md"].replace("\\", "")
     assert note in [li.text for li in read(files["pages/toy.html"]).all("li")]
 
 
-@pytest.mark.parametrize(("weaken", "said"), CASES.items(), ids=lambda case: getattr(case, "__name__", ""))
-def test_at_a_reduced_scale(house, weaken, said):
+@pytest.mark.parametrize(("weaken", "message"), CASES.items(), ids=lambda case: getattr(case, "__name__", ""))
+def test_at_a_reduced_scale(house, weaken, message):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     weaken(house, name, "cpu")
     files = files_of(house)
-    assert notes_of(files) == "; ".join(said)
+    assert notes_of(files) == "; ".join(message)
     (line,) = [line for line in files["tables/toy.md"].split("\n") if line.startswith("| toy/big | cpu |")]
     assert line.endswith("| see notes |")
-    note = f"- big, bleu, toy/big (reduced scale: cpu): {'; '.join(said)}."
+    note = f"- big, bleu, toy/big (reduced scale: cpu): {'; '.join(message)}."
     assert note in files["tables/toy.md"].replace("\\", "")
 
 
@@ -135,11 +135,11 @@ def test_signatures_that_differ_are_not_averaged(house, scale):
     (cell,) = [c for c in compare().entries["toy", "table1", "big", "bleu"].cells if c.goal.scale == scale]
     assert cell.estimate is None
     assert cell.verdict == "not run"
-    said = "protocols differ between seeds: signature case:mixed (seeds 1, 2); signature case:lc (seed 3): not averaged"
-    assert said in cell.notes
+    note = "protocols differ between seeds: signature case:mixed (seeds 1, 2); signature case:lc (seed 3): not averaged"
+    assert note in cell.notes
     files = files_of(house)
     assert "31.00" not in files["tables/toy.md"]
-    assert said in files["tables/toy.md"]
+    assert note in files["tables/toy.md"]
 
 
 def test_a_signature_that_only_some_seeds_state_is_a_difference(house):
@@ -173,12 +173,12 @@ def test_many_missing_seeds_are_counted(house):
     name = house.write("big", (house.configs / "toy" / "big.yaml").read_text() + "seeds: 1-99\n")
     for seed in (1, 2, 20):
         house.record(name, seed, 30.0, finished="2026-05-01T00:00:00Z")
-    wanted = ("no record of seeds 3, 4, 5, 6, 7 and 12 more: failed or not run",)
+    expected = ("no record of seeds 3, 4, 5, 6, 7 and 12 more: failed or not run",)
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
-    assert cell.notes == wanted
+    assert cell.notes == expected
     house.record(name, 2_000_000_000, 30.0, finished="2026-05-01T00:00:00Z")  # a tuning seed leaves no gap
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
-    assert (cell.estimate.n, cell.notes) == (3, wanted)
+    assert (cell.estimate.n, cell.notes) == (3, expected)
 
 
 def test_a_published_number_that_is_unconfirmed(house):

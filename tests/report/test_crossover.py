@@ -8,7 +8,7 @@ import pytest
 
 from repro import recipe
 from repro.evidence.compare import compare
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.record import Measurement, write_record
 from repro.report.crossover import (
     FILE,
@@ -59,25 +59,25 @@ def study(house: House) -> House:
 
 
 def test_scores_are_means_over_judged_seeds_best_first(study: House) -> None:
-    found = crossover(compare())
-    assert found is not None
-    rows = scores(found).rows
+    result = crossover(compare())
+    assert result is not None
+    rows = scores(result).rows
     assert [(row[0], row[3]) for row in rows] == [("full", "3"), ("linear", "3")]
     assert rows[0][1].startswith("2.400 ±")
     assert rows[1][1].startswith("2.800 ±")
 
 
 def test_costs_are_shown_by_context(study: House) -> None:
-    found = crossover(compare())
-    assert found is not None
-    first = costs(found)[0]
+    result = crossover(compare())
+    assert result is not None
+    first = costs(result)[0]
     assert first.header == ("Training, bytes/s", "256", "1,024")
     assert first.rows == (("full", "3,910", "977"), ("linear", "7,810", "1,950"))
-    assert machines(found) == (
+    assert machines(result) == (
         "A CPU, 4 cores, 2 threads, 2026-11-23",
         "others used the machine during 1 of 8 measurements",
     )
-    panels = picture(found).content.panels  # type: ignore[union-attr]
+    panels = picture(result).content.panels  # type: ignore[union-attr]
     assert [line.points for line in panels[0].lines] == [
         [(pytest.approx(3906.25), pytest.approx(2.4))],
         [(pytest.approx(7812.5), pytest.approx(2.8))],
@@ -87,13 +87,13 @@ def test_costs_are_shown_by_context(study: House) -> None:
 def test_table_picture_and_page_are_generated(study: House) -> None:
     files = files_of(study)
     assert "| full | 2.40" in files["tables/crossover.md"]
-    assert PICTURE in figures_of(evidence())
+    assert PICTURE in figures_of(read_evidence())
     assert f'src="../plots/{PICTURE}"' in files["pages/crossover.html"]
 
 
 def test_without_measurements_the_scores_stand_alone(study: House) -> None:
     (study.results / FILE).unlink()
-    assert PICTURE not in figures_of(evidence())
+    assert PICTURE not in figures_of(read_evidence())
     assert "Training" not in files_of(study)["tables/crossover.md"]
 
 

@@ -40,8 +40,8 @@ def test_figures_name_axes_units_and_seeds(figures):
 
 def test_a_line_per_seed_in_every_panel(figures):
     (plot,) = figures.values()
-    found = [[(line.look, len(line.points), line.thin) for line in p.lines] for p in plot.content.panels]
-    assert found == [[(0, 3, False), (1, 3, False)], [(0, 2, False), (1, 2, False)]]
+    result = [[(line.look, len(line.points), line.thin) for line in p.lines] for p in plot.content.panels]
+    assert result == [[(0, 3, False), (1, 3, False)], [(0, 2, False), (1, 2, False)]]
 
 
 def test_charts_depend_on_the_records_that_count_alone(house, figures):
@@ -99,14 +99,14 @@ def test_a_sweep_per_grid_scale_and_key(house):
     record(house, "toy/grid@a", metrics=[*rounds(20.0, 30.0), *lengths])
     record(house, "toy/grid@b", metrics=rounds(40.0, 50.0))
     record(house, "toy/grid@b", scale="paper", metrics=rounds(40.0, 50.0))
-    found = drawn(sweeps)
-    assert set(found) == {
+    result = drawn(sweeps)
+    assert set(result) == {
         "toy--grid--by-length--cpu.svg",
         "toy--grid--by-rounds--cpu.svg",
         "toy--grid--by-rounds--paper.svg",
     }
-    assert {plot.kind for plot in found.values()} == {SWEEPS}
-    by_length, by_rounds = found["toy--grid--by-length--cpu.svg"], found["toy--grid--by-rounds--cpu.svg"]
+    assert {plot.kind for plot in result.values()} == {SWEEPS}
+    by_length, by_rounds = result["toy--grid--by-length--cpu.svg"], result["toy--grid--by-rounds--cpu.svg"]
     assert by_length.caption == "toy · grid · cpu: cost/time by length (tokens), 1 seed"
     assert by_length.content.names == ["a"]
     chart = by_rounds.content

@@ -1,4 +1,4 @@
-"""What a paper's workspace and report on W&B have; no server is asked."""
+"""The content of a paper's workspace and report on W&B, without a server."""
 
 import ast
 import itertools
@@ -40,7 +40,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 @cache
 def board_of(key: str) -> Board:
     """The board of a paper of this checkout."""
-    return Board.of(key, "anna", "repro")
+    return Board.read(key, "anna", "repro")
 
 
 def blocks(board: Board, kind: str) -> list[Any]:
@@ -50,13 +50,13 @@ def blocks(board: Board, kind: str) -> list[Any]:
 
 def passages(board: Board) -> dict[str, str]:
     """The Markdown below each heading of a report."""
-    found, heading = {}, ""
+    result, heading = {}, ""
     for block in board.report("https://w").blocks:
         if type(block).__name__ in ("H2", "H3"):
             heading = block.text
         elif type(block).__name__ == "MarkdownBlock":
-            found[heading] = block.text
-    return found
+            result[heading] = block.text
+    return result
 
 
 def sections(board: Board) -> dict[str, list[list[str]]]:
@@ -75,11 +75,11 @@ def listed(filters: str) -> list[str]:
 
 @pytest.mark.parametrize("key", paper_keys())
 def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
-    found = passages(board_of(key))
+    result = passages(board_of(key))
     for table in load_paper(key).tables.values():
         lines = [
             re.split(r"(?<!\\) \| ", line.removeprefix("| ").removesuffix(" |"))
-            for line in found[text.clean(f"{table.number}: {table.title}")].splitlines()
+            for line in result[text.clean(f"{table.number}: {table.title}")].splitlines()
             if line.startswith("|")
         ]
         for row in table.rows.values():
@@ -93,13 +93,13 @@ def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
 def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [27.0, 27.1, 27.2])
-    found = passages(Board.of("toy", "a", "p"))
-    (ours,) = [line for line in found["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
+    result = passages(Board.read("toy", "a", "p"))
+    (ours,) = [line for line in result["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
     assert "28.10 ± 0.25" in ours
     assert "reproduced" in ours
-    assert "| Big has more BLEU than base after 100 updates. |" in found["Tests of its claims"]
-    assert "Ada Lovelace" in found[""]
-    assert "A Toy Paper" not in found, "the title is the report's"
+    assert "| Big has more BLEU than base after 100 updates. |" in result["Tests of its claims"]
+    assert "Ada Lovelace" in result[""]
+    assert "A Toy Paper" not in result, "the title is the report's"
 
 
 def test_the_groups_are_those_that_runs_are_given() -> None:
@@ -115,7 +115,7 @@ def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House
     house.recipe("base", goals, scale="cpu")
 
     def names() -> list[tuple[str, list[str]]]:
-        runs = [grid.runsets[0] for grid in blocks(Board.of("toy", "a", "p"), "PanelGrid")]
+        runs = [grid.runsets[0] for grid in blocks(Board.read("toy", "a", "p"), "PanelGrid")]
         return [(one.name, listed(one.filters)) for one in runs]
 
     paper = ("paper scale", ["toy:table1:base"])
@@ -130,15 +130,15 @@ def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
         (f"{e}/{s}/s1-01234567", group_of(header)): (e.partition("@")[0], s)
         for (e, s), header in compare("shortformer").headers.items()
     }
-    found = []
+    result = []
     for grid in blocks(board_of("shortformer"), "PanelGrid"):
         (runs,) = grid.runsets
         groups = listed(runs.filters)
         (meant,) = {every[name, group] for name, group in every if runs.query in name and group in groups}
         assert meant[1] in runs.name
         assert runs.groupby == ["run.Group", "config.recipe.title"], "a mean never mixes experiments"
-        found.append(meant)
-    assert sorted(found) == sorted(set(every.values()))
+        result.append(meant)
+    assert sorted(result) == sorted(set(every.values()))
 
 
 def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(house: House) -> None:
@@ -149,7 +149,7 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
         "{table: table1, row: big, metric: ppl, measured: val/ppl}",
     )
     house.recipe("drawn", "{table: table1, row: drawn, metric: speed, measured: train/speed}")
-    board = Board.of("toy", "a", "p")
+    board = Board.read("toy", "a", "p")
     assert sections(board) == {
         "Training": [[metric] for metric in TRAINING],
         "Validation": [["val/loss"], ["val/ppl"], ["val/bleu"]],
@@ -175,15 +175,15 @@ def test_published_numbers_are_called_as_runs_call_them(house: House) -> None:
         "{table: table1, row: base, metric: ppl, measured: test/ppl}",
         "{table: table1, row: drawn, metric: speed, measured: train/speed}",
     )
-    beside = sections(Board.of("toy", "a", "p"))["Measured beside published"]
-    shown = {metric for metrics in beside for metric in metrics[1:]}
-    assert shown == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
+    beside = sections(Board.read("toy", "a", "p"))["Measured beside published"]
+    displayed = {metric for metrics in beside for metric in metrics[1:]}
+    assert displayed == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
 
 
 def test_curves_of_records_are_drawn_too(house: House) -> None:
     curves = {key: [[1, 2.0]] for key in ("val/odd", "train/odd", "val/bleu_intl")}
     house.run(house.recipe("base"), [28.0], curves=curves)
-    metrics = [panel.y[0] for panel in blocks(Board.of("toy", "a", "p"), "PanelGrid")[0].panels]
+    metrics = [panel.y[0] for panel in blocks(Board.read("toy", "a", "p"), "PanelGrid")[0].panels]
     assert metrics == ["train/loss", "val/loss", "val/bleu", "val/odd", *TRAINING[1:], *SPEED]
 
 
@@ -200,7 +200,7 @@ def test_a_grid_is_titled_by_what_its_points_share(house: House) -> None:
     house.write("grid", "title: Toys, point {point}\npoints: {a: {trainer.x: 1}, b: {trainer.x: 2}}\n")
     house.write("apart", "points: {a: {title: One}, b: {title: Two}}\n")
     house.recipe("base")
-    report = Board.of("toy", "a", "p").report("https://w").blocks
+    report = Board.read("toy", "a", "p").report("https://w").blocks
     titles = {
         block.text: str(after.text)  # type: ignore[union-attr]
         for block, after in itertools.pairwise(report)
@@ -211,7 +211,7 @@ def test_a_grid_is_titled_by_what_its_points_share(house: House) -> None:
 
 def test_no_such_paper_is_bad_input() -> None:
     with pytest.raises(UserError, match="'shortfromer'; nearest: shortformer"):
-        Board.of("shortfromer", "a", "p")
+        Board.read("shortfromer", "a", "p")
 
 
 @pytest.mark.parametrize("url", ['https://x/"><script>', "https://x/\x1b[2J"])
@@ -221,7 +221,7 @@ def test_an_address_that_is_none_is_no_link(house: House, url: str) -> None:
         return [part.url for part in parts]
 
     house.publish(PUBLISHED.replace("url: https://arxiv.org/abs/2001.00001", f"url: {json.dumps(url)}"))
-    assert links(Board.of("toy", "a", "p")) == ["https://w"]
+    assert links(Board.read("toy", "a", "p")) == ["https://w"]
     assert links(board_of("admin"))[0] == board_of("admin").paper.about.url
 
 
@@ -234,7 +234,7 @@ def test_hostile_words_stay_words(house: House) -> None:
     )
     house.run(house.recipe("base"), [28.0], scale="paper", commit=None, precision=evil)
     house.write("evil", f"title: {json.dumps(evil)}\nmodel: {{class_path: x}}\n")
-    board = Board.of("toy", "a", "p")
+    board = Board.read("toy", "a", "p")
     title = board.report("https://w").title
     assert len(title) <= 128
     assert "\n" not in title

@@ -17,8 +17,8 @@ BOTH = pytest.mark.parametrize("content", [CHART, FOREST], ids=["chart", "forest
 
 @BOTH
 def test_a_figure_is_named_carries_the_hash_and_is_as_large_as_a_page(content):
-    shown = svg(content, "A <caption> \x1b[1m", "a1" * 32).decode()
-    root = root_of(shown)
+    displayed = svg(content, "A <caption> \x1b[1m", "a1" * 32).decode()
+    root = root_of(displayed)
     assert root.get("data-sha256") == "a1" * 32
     assert root.get("aria-label") == "A <caption> \N{REPLACEMENT CHARACTER}[1m"
     assert 400 < float(root.get("width")) <= 800
@@ -26,8 +26,8 @@ def test_a_figure_is_named_carries_the_hash_and_is_as_large_as_a_page(content):
 
 @BOTH
 def test_every_colour_has_one_for_dark_pages(content):
-    shown = svg(content, "c", "0" * 64).decode()
-    style, _, rest = shown.partition("</style>")
+    displayed = svg(content, "c", "0" * 64).decode()
+    style, _, rest = displayed.partition("</style>")
     used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", rest))
     assert len(used) >= 5
     assert used <= set(DARK)

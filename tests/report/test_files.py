@@ -1,4 +1,4 @@
-"""When a figure is drawn again, and when not."""
+"""Figures are drawn again only when their data change."""
 
 import dataclasses
 import subprocess
@@ -51,10 +51,10 @@ def test_every_change_of_data_changes_the_hash(monkeypatch):
 
 def test_a_change_of_style_changes_the_hash(monkeypatch):
     before = sha256(CHART, monkeypatch)
-    monkeypatch.setattr(files, "LOOK", files.LOOK[1:])
-    files._look.cache_clear()
+    monkeypatch.setattr(files, "STYLE_FILES", files.STYLE_FILES[1:])
+    files._style.cache_clear()
     assert sha256(CHART, monkeypatch) != before
-    files._look.cache_clear()
+    files._style.cache_clear()
 
 
 @pytest.mark.parametrize("plot", [CHART, FOREST, SHEET], ids=["svg", "forest", "png"])

@@ -37,9 +37,9 @@ BLOCKS = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_clean_is_one_line_without_control_characters(text):
-    said = clean(text)
-    assert said == " ".join(said.split())
-    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", said)
+    output = clean(text)
+    assert output == " ".join(output.split())
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", output)
 
 
 def test_clean_keeps_words():
@@ -56,13 +56,13 @@ def test_markdown_tables_keep_their_columns():
 
 
 def test_markdown_has_no_markup_of_the_texts():
-    said = markdown.render(BLOCKS, notice=False)
-    assert not re.search(r"<(?!!--)", said)
-    assert not re.search(r"(?<!\\)\]\(", said)
-    assert not re.search(r"(?<!\\)[`~$]", said)
-    assert not re.search(r"^(?:- )?(?:#+ (?=heading)|- item|1\. item)", said, re.M)
-    assert len(re.findall(r"^# ", said, re.M)) == 1
-    assert len(re.findall(r"^- ", said, re.M)) == len(HOSTILE)
+    output = markdown.render(BLOCKS, notice=False)
+    assert not re.search(r"<(?!!--)", output)
+    assert not re.search(r"(?<!\\)\]\(", output)
+    assert not re.search(r"(?<!\\)[`~$]", output)
+    assert not re.search(r"^(?:- )?(?:#+ (?=heading)|- item|1\. item)", output, re.M)
+    assert len(re.findall(r"^# ", output, re.M)) == 1
+    assert len(re.findall(r"^- ", output, re.M)) == len(HOSTILE)
 
 
 def test_markdown_leaves_metric_names_legible():
@@ -72,11 +72,11 @@ def test_markdown_leaves_metric_names_legible():
 
 def test_markdown_links_lead_to_the_tables():
     link = Link("a | [b]", "toy.html", "tests.md#a-b")
-    said = markdown.render(
+    output = markdown.render(
         [Grid(("a",), ((link,), (VerdictWord("open", "2 | 3 seeds"),)))], tables="results/tables/"
     )
-    assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in said
-    assert "| open: 2 \\| 3 seeds |" in said
+    assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in output
+    assert "| open: 2 \\| 3 seeds |" in output
     assert "\n| a \\| \\[b\\] |" in markdown.render([Grid(("a",), ((link,),))], tables=None)
 
 
@@ -94,8 +94,8 @@ def _latex_is_balanced(said):
 
 
 def test_latex_escapes_what_is_special():
-    said = latex.render(BLOCKS)
-    body = "\n".join(line for line in said.split("\n") if not line.startswith("%"))
+    output = latex.render(BLOCKS)
+    body = "\n".join(line for line in output.split("\n") if not line.startswith("%"))
     assert _latex_is_balanced(body)
     assert not re.search(r"(?<!\\)[%#_]", body)
     # ∞ ± β in each of a heading, a paragraph, a bullet and two cells: two signs each, all else escaped.

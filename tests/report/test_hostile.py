@@ -1,11 +1,11 @@
-"""What others wrote cannot become markup, commands or control sequences, wherever it stands and in every format."""
+"""Text of others cannot become markup, commands or control sequences, wherever it stands and in every format."""
 
 import dataclasses
 import re
 
 import pytest
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.evidence.verified import DIFFERS, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats.terminal import diff_runs, render, show_run, terminal_table
@@ -103,11 +103,11 @@ def poisoned(tmp_path_factory, request):
         patch.setenv("REPRO_CONFIGS", str(root / "configs"))
         house = House(root)
         made = poison(house, request.param)
-        found = evidence()
-        figures = figures_of(found)
+        result = read_evidence()
+        figures = figures_of(result)
         files = (
-            tables(found, house.results)
-            | pages(found, house.results, figures)
+            tables(result, house.results)
+            | pages(result, house.results, figures)
             | drawn(figures, house.results)
         )
         yield (
@@ -122,14 +122,14 @@ def controls(said):
 
 
 def test_no_format_holds_a_control_character(poisoned):
-    for name, said in poisoned[2].items():
-        assert controls(said) == [], name
+    for name, output in poisoned[2].items():
+        assert controls(output) == [], name
 
 
 def test_the_page_has_no_element_attribute_or_address_of_it(poisoned):
     text, _, files = poisoned
     words = max(re.findall(r"[a-z]{4,}", text), key=len)
-    shown = 0
+    displayed = 0
     for name in (name for name in files if name.endswith(".html")):
         tree = read(files[name])
         assert {e.name for e in tree.walk()} <= ELEMENTS
@@ -140,17 +140,17 @@ def test_the_page_has_no_element_attribute_or_address_of_it(poisoned):
         assert all(
             re.match(r"(\.\./)?(plots/|pages/)?[\w.%#@-]+$|https://arxiv\.org/", a) for a in addresses
         ), addresses
-        shown += tree.raw.count(words)
-    assert shown > 40  # it is shown, as text
+        displayed += tree.raw.count(words)
+    assert displayed > 40  # it is shown, as text
 
 
 def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
     from xml.etree import ElementTree
 
-    figures = {name: said for name, said in poisoned[2].items() if name.endswith(".svg")}
+    figures = {name: output for name, output in poisoned[2].items() if name.endswith(".svg")}
     assert figures
-    for said in figures.values():
-        root = ElementTree.fromstring(said)
+    for output in figures.values():
+        root = ElementTree.fromstring(output)
         assert {e.tag.rpartition("}")[2] for e in root.iter()} <= {
             "svg", "style", "defs", "clipPath", "rect", "text", "g", "path", "use", "title",
             "metadata", "RDF", "Work", "type", "format", "creator", "Agent",
@@ -159,9 +159,9 @@ def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
 
 
 def test_markdown_has_no_markup_of_it(poisoned):
-    for name, said in poisoned[2].items():
+    for name, output in poisoned[2].items():
         if name.endswith(".md"):
-            body = said.split("\n", 1)[1]
+            body = output.split("\n", 1)[1]
             assert not re.search(r"<(?!!--)", body), name
             assert not re.search(r"(?<!\\)\]\((?!\.\./plots/|tests\.md#|toy\.md\))", body), name
             assert not re.search(r"(?<!\\)`", body), name
@@ -169,11 +169,11 @@ def test_markdown_has_no_markup_of_it(poisoned):
 
 
 def test_latex_has_no_command_of_it(poisoned):
-    said = "\n".join(line for line in poisoned[2]["tables/toy.tex"].split("\n") if not line.startswith("%"))
-    commands = set(re.findall(r"\\([a-zA-Z]+)", said))
+    output = "\n".join(line for line in poisoned[2]["tables/toy.tex"].split("\n") if not line.startswith("%"))
+    commands = set(re.findall(r"\\([a-zA-Z]+)", output))
     assert not commands & {"input", "write", "include", "def", "immediate"}
     depth = 0
-    for token in re.findall(r"\\.|[{}]", said, re.S):
+    for token in re.findall(r"\\.|[{}]", output, re.S):
         depth += {"{": 1, "}": -1}.get(token, 0)
         assert depth >= 0
     assert depth == 0
@@ -191,11 +191,11 @@ def test_a_sheet_has_its_columns_and_no_formula(poisoned):
 def test_a_terminal_gets_no_sequence_of_it(poisoned):
     _, made, _ = poisoned
     other = dataclasses.replace(made, commit="x", precision="y")
-    for said in (
+    for output in (
         show_run(made),
         terminal_table([made]),
         diff_runs(made, other),
-        render([list_grid(list_rows(evidence()))]),
-        render(document_of_tests(evidence())),
+        render([list_grid(list_rows(read_evidence()))]),
+        render(document_of_tests(read_evidence())),
     ):
-        assert controls(said) == []
+        assert controls(output) == []

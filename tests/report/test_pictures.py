@@ -31,13 +31,13 @@ def test_a_sheet_per_run_with_pictures(house):
     record(house, "toy/grid@b", 2, outputs="a translation\n")
     record(house, "toy/grid@b", 1)
     record(house, house.recipe("big"), 1, "paper", outputs=TEXT)
-    found = sheets()
-    assert set(found) == {
+    result = sheets()
+    assert set(result) == {
         "toy--grid@a--cpu--drawn-s1.png",
         "toy--grid@a--cpu--drawn-s3.png",
         "toy--big--paper--drawn-s1.png",
     }
-    plot = found["toy--grid@a--cpu--drawn-s3.png"]
+    plot = result["toy--grid@a--cpu--drawn-s3.png"]
     assert plot.kind == DRAWN
     assert plot.caption == "toy · grid@a · cpu: 11 pictures drawn from the model, seed 3"
 

@@ -1,5 +1,5 @@
 from repro.evidence.compare import compare
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.pictures import Picture, to_line
 from repro.report.plots import figures
 from repro.report.plots.plot import KINDS, file_name, grids, labelled, over_seeds
@@ -27,24 +27,24 @@ def fill(house):
 
 def test_every_kind_in_its_order(house):
     fill(house)
-    found = figures(evidence())
-    assert [plot.name for plot in found] == NAMES
-    assert list(dict.fromkeys(plot.kind for plot in found)) == list(KINDS)
+    result = figures(read_evidence())
+    assert [plot.name for plot in result] == NAMES
+    assert list(dict.fromkeys(plot.kind for plot in result)) == list(KINDS)
 
 
 def test_the_figures_of_tests_come_first(house):
     run(house)
-    first = [plot.name for plot in figures(evidence())[:2]]
+    first = [plot.name for plot in figures(read_evidence())[:2]]
     assert first == ["toy--effects.svg", "toy--test--bigger-is-better-1.svg"]
 
 
 def test_the_checkout_has_one_figure_of_a_name(monkeypatch):
     for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
         monkeypatch.delenv(name, raising=False)
-    found = [plot.name for plot in figures(evidence())]
-    assert len(found) == len(set(found))
-    assert "parity.svg" in found
-    assert sum("--effects" in name for name in found) == 8
+    result = [plot.name for plot in figures(read_evidence())]
+    assert len(result) == len(set(result))
+    assert "parity.svg" in result
+    assert sum("--effects" in name for name in result) == 8
 
 
 def test_file_names_hold_no_folders():
@@ -55,8 +55,8 @@ def test_records_by_grid_and_point(house):
     grid(house, "a", "b")
     record(house, "toy/grid@a")
     record(house, house.recipe("big"), scale="paper")
-    found = {place: list(points) for place, points in grids(compare()).items()}
-    assert found == {("toy/grid", "cpu"): ["a"], ("toy/big", "paper"): ["big"]}
+    result = {place: list(points) for place, points in grids(compare()).items()}
+    assert result == {("toy/grid", "cpu"): ["a"], ("toy/big", "paper"): ["big"]}
 
 
 def test_units_are_those_of_the_records(house):

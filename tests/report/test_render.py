@@ -10,7 +10,7 @@ import pytest
 from repro import paths
 from repro.errors import UserError
 from repro.evidence.ledger import withdraw
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.files import alone
 from repro.paths import PROJECT
 from repro.recipe import experiments, forget_files
@@ -38,13 +38,13 @@ def fill(house):
 @pytest.mark.parametrize("name", ["toy.md", "toy.csv", "toy.tex", "tests.md", "runs.md", "README.md"])
 def test_golden(house, name):
     fill(house)
-    said = tables(evidence(), house.results)[house.results / "tables" / name].decode()
-    assert said == (GOLDEN / name).read_text(encoding="utf-8")
+    output = tables(read_evidence(), house.results)[house.results / "tables" / name].decode()
+    assert output == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def everything(house):
-    found = evidence()
-    return tables(found, house.results) | pages(found, house.results, figures_of(found))
+    result = read_evidence()
+    return tables(result, house.results) | pages(result, house.results, figures_of(result))
 
 
 def names_of(house):
@@ -62,12 +62,12 @@ def test_every_file_is_there(house):
         "tables/toy.csv",
         *(f"pages/{name}.html" for name in (*documents, "toy--bigger-is-better-1")),
     }
-    assert figures_of(evidence()).keys() >= {"toy--big--paper.svg", "toy--big--cpu.svg"}
+    assert figures_of(read_evidence()).keys() >= {"toy--big--paper.svg", "toy--big--cpu.svg"}
 
 
 def test_every_link_of_a_page_leads_somewhere(house):
     fill(house)
-    written = {*names_of(house), *(f"plots/{name}" for name in figures_of(evidence()))}
+    written = {*names_of(house), *(f"plots/{name}" for name in figures_of(read_evidence()))}
     for path, data in everything(house).items():
         if path.suffix == ".html":
             for element in read(data.decode()).walk():
@@ -80,9 +80,9 @@ def test_every_link_of_a_page_leads_somewhere(house):
 def test_every_link_of_a_table_leads_somewhere(house):
     fill(house)
     files = {path.name: data.decode() for path, data in everything(house).items() if path.suffix == ".md"}
-    found = [link for said in files.values() for link in re.findall(r"\]\(([^)]+)\)", said)]
-    assert found
-    for link in found:
+    result = [link for output in files.values() for link in re.findall(r"\]\(([^)]+)\)", output)]
+    assert result
+    for link in result:
         name, _, anchor = link.partition("#")
         headings = re.findall(r"^#+ (.*)$", files[name], re.M)
         assert not anchor or anchor in [Heading(1, heading).anchor for heading in headings], link
@@ -96,9 +96,9 @@ def test_the_same_records_give_the_same_bytes(house):
 def test_the_evidence_is_one_json_file(house):
     fill(house)
     write_tables()
-    found = json.loads((house.results / "evidence.json").read_text(encoding="utf-8"))
-    assert [row["verdict"] for row in found["tests"]] == ["planned"]
-    assert {row["paper"] for row in found["rungs"]} == {"toy"}
+    result = json.loads((house.results / "evidence.json").read_text(encoding="utf-8"))
+    assert [row["verdict"] for row in result["tests"]] == ["planned"]
+    assert {row["paper"] for row in result["rungs"]} == {"toy"}
 
 
 def test_render_writes_nothing(house):
@@ -143,8 +143,8 @@ def test_the_figures_that_documents_show_are_those_that_git_keeps():
     texts = [
         path.read_text(encoding="utf-8") for path in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md"))
     ]
-    shown = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
-    assert shown == set(KEPT)
+    displayed = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
+    assert displayed == set(KEPT)
     ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8")
     assert all(f"!/results/plots/{name}\n" in ignored for name in KEPT)
 
@@ -249,11 +249,11 @@ def test_the_readme_is_checked_and_written(house, readme):
     fill(house)
     assert "README.md: the headline block differs from the records" in check_tables()
     assert readme in write_tables()
-    said = readme.read_text()
-    assert said == f"# Title\n\n{BEGIN}\n{block(evidence())}{END}\n\nRest\n"
-    assert "[A Toy Paper (2020)](results/tables/toy.md)" in said
+    output = readme.read_text()
+    assert output == f"# Title\n\n{BEGIN}\n{block(read_evidence())}{END}\n\nRest\n"
+    assert "[A Toy Paper (2020)](results/tables/toy.md)" in output
     assert check_tables() == []
-    readme.write_text(said.replace("[A Toy Paper", "[Another Paper"))
+    readme.write_text(output.replace("[A Toy Paper", "[Another Paper"))
     assert check_tables() == ["README.md: the headline block differs from the records"]
 
 
@@ -287,8 +287,8 @@ def test_nothing_here_needs_torch(house):
 
     code = (
         "import sys\nfrom repro.report import render\nfrom repro.report.formats import terminal\n"
-        "from repro.report.views import rows\nfrom repro.evidence.table import evidence\n"
-        "rows.list_rows(evidence())\n"
+        "from repro.report.views import rows\nfrom repro.evidence.table import read_evidence\n"
+        "rows.list_rows(read_evidence())\n"
         "bad = {'torch', 'lightning', 'pandas', 'tabulate', 'matplotlib'} & set(sys.modules)\n"
         "assert not bad, bad\nrender.write_tables(site=True)\n"
         "bad = {'torch', 'lightning', 'pandas'} & set(sys.modules)\nassert not bad, bad\n"

@@ -90,8 +90,8 @@ class Cluster:
             check=False,
             timeout=timeout,
         )
-        said = f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
-        assert done.returncode == 0 or not check, said
+        output = f"{' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        assert done.returncode == 0 or not check, output
         return done
 
     def sbatch(self, script: str, *options: str, env: Mapping[str, str] = {}) -> str:
@@ -113,20 +113,20 @@ class Cluster:
 
         Ended jobs are there for ten minutes. Values that hold spaces are cut at the first.
         """
-        shown = self.run("scontrol", "show", "job", "-o", job).stdout.strip()
-        assert len(shown.splitlines()) == 1, f"{job} is not one task\n{shown}"
-        return dict(re.findall(r"(\S+?)=(\S*)", shown))
+        displayed = self.run("scontrol", "show", "job", "-o", job).stdout.strip()
+        assert len(displayed.splitlines()) == 1, f"{job} is not one task\n{displayed}"
+        return dict(re.findall(r"(\S+?)=(\S*)", displayed))
 
     def state(self, job: str) -> str:
         """PENDING, RUNNING, COMPLETED, ..."""
         return self.job(job)["JobState"]
 
     def restarts(self, job: str) -> int:
-        """How often it was requeued."""
+        """The number of requeues."""
         return int(self.job(job)["Restarts"])
 
     def log(self, job: str) -> str:
-        """What a job, or a task of an array, has written so far."""
+        """Returns the output so far of a job or of a task of an array."""
         path = Path(self.job(job)["StdOut"])
         return path.read_text(errors="replace") if path.is_file() else ""
 
@@ -135,14 +135,14 @@ class Cluster:
 
         Fails the test, with the ends of the logs, after ``timeout`` seconds or when the job has ended otherwise.
         """
-        wanted = {states} if isinstance(states, str) else set(states)
+        expected = {states} if isinstance(states, str) else set(states)
 
         def arrived() -> bool:
             state = self.state(job)
-            assert state in wanted or state not in FINAL, self._report(job, f"is {state}, not {wanted}")
-            return state in wanted
+            assert state in expected or state not in FINAL, self._report(job, f"is {state}, not {expected}")
+            return state in expected
 
-        self.until(arrived, f"{job} to be {' or '.join(sorted(wanted))}", timeout, job)
+        self.until(arrived, f"{job} to be {' or '.join(sorted(expected))}", timeout, job)
         return self.state(job)
 
     def wait_log(self, job: str, text: str, timeout: float = 60) -> str:
@@ -154,14 +154,14 @@ class Cluster:
         """Polls until something holds, or fails the test after ``timeout`` seconds."""
         end = time.monotonic() + timeout
         while not holds():
-            said = f"no {what} within {timeout:g} s"
-            assert time.monotonic() < end, self._report(job, said) if job else said
+            output = f"no {what} within {timeout:g} s"
+            assert time.monotonic() < end, self._report(job, output) if job else output
             time.sleep(0.2)
 
     def sacct(self, job: str, fields: str = "jobid,state") -> list[list[str]]:
         """One row for each attempt of a job, oldest first, as ``sacct`` has it: it lags by seconds."""
-        found = self.run("sacct", "-D", "-X", "-n", "-P", "-j", job, "-o", fields).stdout
-        return [line.split("|") for line in found.splitlines()]
+        result = self.run("sacct", "-D", "-X", "-n", "-P", "-j", job, "-o", fields).stdout
+        return [line.split("|") for line in result.splitlines()]
 
     def clear(self) -> None:
         """Cancels every job and waits until the nodes are free."""

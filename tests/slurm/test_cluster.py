@@ -35,9 +35,9 @@ def test_the_nodes_are_two_machines_that_see_each_other(cluster: Cluster) -> Non
     )
     script += " $(ls /dev/shm)"
 
-    said = cluster.run("srun", "-N2", "--ntasks-per-node=1", "bash", "-c", script).stdout.splitlines()
+    output = cluster.run("srun", "-N2", "--ntasks-per-node=1", "bash", "-c", script).stdout.splitlines()
 
-    hosts, addresses, known, local = zip(*(line.split() for line in said), strict=True)
+    hosts, addresses, known, local = zip(*(line.split() for line in output), strict=True)
     assert sorted(hosts) == ["node1", "node2"]
     assert len(set(addresses)) == 2
     assert known == ("2", "2")
@@ -45,11 +45,11 @@ def test_the_nodes_are_two_machines_that_see_each_other(cluster: Cluster) -> Non
 
 
 def test_each_rank_is_told_of_the_gpus_it_was_granted(cluster: Cluster) -> None:
-    shown = cluster.run(
+    displayed = cluster.run(
         "srun", "-N2", "--ntasks-per-node=2", "--gpus-per-node=2", "printenv", "CUDA_VISIBLE_DEVICES"
     )
 
-    assert shown.stdout.split() == ["0,1"] * 4
+    assert displayed.stdout.split() == ["0,1"] * 4
 
 
 def test_an_array_keeps_to_its_throttle(cluster: Cluster, tmp_path: Path) -> None:

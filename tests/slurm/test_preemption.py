@@ -101,16 +101,16 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
 
     (other,) = undisturbed.repro(*submit).json()
     cluster.wait(other["job"], "COMPLETED", 480)
-    mine, theirs = (p.run_folders()[0] for p in (project, undisturbed))
-    found, wanted = (read(checkpoint_path(f / "checkpoints", STEPS)) for f in (mine, theirs))
+    mine, official = (p.run_folders()[0] for p in (project, undisturbed))
+    result, expected = (read(checkpoint_path(f / "checkpoints", STEPS)) for f in (mine, official))
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "random_states"):
-        assert not differences(found[part], wanted[part], part)[:3]
-    models = [json.loads((f / "record.json").read_text()) for f in (mine, theirs)]
+        assert not differences(result[part], expected[part], part)[:3]
+    models = [json.loads((f / "record.json").read_text()) for f in (mine, official)]
     assert models[0]["checkpoint_sha256"] == models[1]["checkpoint_sha256"]
     assert models[0]["metrics"] == models[1]["metrics"]
     assert models[0]["curves"]["train/loss"] == models[1]["curves"]["train/loss"]
 
-    rows = [events.curves(events.read(f / events.EVENTS_FILE)) for f in (mine, theirs)]
+    rows = [events.curves(events.read(f / events.EVENTS_FILE)) for f in (mine, official)]
     assert rows[0]["train/loss"] == rows[1]["train/loss"]
     server = WandbServer()
     there = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": "x" * 40}

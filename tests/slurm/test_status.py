@@ -50,7 +50,7 @@ def submit(cluster: Cluster, script: str, *options: str, tasks: int = 1) -> str:
 
 
 def states(*targets: str) -> dict[str, str]:
-    return {str(row.job).partition("_")[2]: row.shown for row in run_states(targets)}
+    return {str(row.job).partition("_")[2]: row.label for row in run_states(targets)}
 
 
 def test_each_way_to_end_is_told_apart(here: Cluster) -> None:
@@ -134,8 +134,8 @@ def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
         env=project.env | cluster.env, cwd=project.root, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert f"cancelled: {job}" in project.repro("cancel", run).out
-    said, _ = follow.communicate(timeout=90)
-    assert (follow.returncode, said.count("\n") > 0) == (0, True)
+    output, _ = follow.communicate(timeout=90)
+    assert (follow.returncode, output.count("\n") > 0) == (0, True)
 
     cluster.wait(job, "CANCELLED", 90)
     assert cluster.restarts(job) == 0

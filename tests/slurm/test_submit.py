@@ -1,4 +1,4 @@
-"""What ``repro submit`` queues, run to its end on a real cluster."""
+"""Runs of ``repro submit``, to their end on a real cluster."""
 
 import json
 import os
@@ -25,8 +25,8 @@ def test_three_seeds_on_two_nodes_from_submission_to_the_tables(project: Project
     project.profile(max_parallel=1)
     submit = ("submit", TINY, "--cluster", "local", "--scale", "cpu", "--seeds", "3", "--tables")
 
-    said = project.repro(*submit, env=env)
-    assert "3 to submit, 0 already recorded, 0 already queued" in said.out
+    output = project.repro(*submit, env=env)
+    assert "3 to submit, 0 already recorded, 0 already queued" in output.out
     again = project.repro(*submit, env=env)
     assert "0 to submit, 0 already recorded, 3 already queued" in again.out
     assert len(list((project.workshop.runs / "slurm").glob("*/submission.json"))) == 1
@@ -60,7 +60,7 @@ def test_three_seeds_on_two_nodes_from_submission_to_the_tables(project: Project
     assert [row["state"] for row in done] == ["done"] * 3
 
     no_secret_in(project.root)
-    no_secret_in_text(said.out + said.err + again.out + again.err + followed.out)
+    no_secret_in_text(output.out + output.err + again.out + again.err + followed.out)
 
 
 def no_secret_in(folder: Path) -> None:
@@ -82,8 +82,8 @@ def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) ->
     project.profile(nodes=1)
     (row,) = project.submit(TINY, "--seeds", "1")
     project.cluster.wait_log(row["job"], "step 1/100000", 120)
-    said = project.repro("cancel", TINY)
-    assert row["job"] in said.out
+    output = project.repro("cancel", TINY)
+    assert row["job"] in output.out
     (again,) = project.submit(TINY, "--seeds", "1")  # at once: the first may still be saving itself
     assert again["job"] != row["job"]
     project.cluster.wait(row["job"], "CANCELLED", 60)
@@ -110,8 +110,8 @@ def test_a_rank_that_is_stopped_ends_the_job_within_the_limit(project: Project) 
     os.kill(rank_of(row["job"], 1), signal.SIGSTOP)
     project.cluster.wait(row["job"], "FAILED", 60)
     assert "nothing moved for 5 s" in project.cluster.log(row["job"])
-    (shown,) = project.repro("status", TINY, "--json").json()
-    assert shown["state"] == "failed"
+    (displayed,) = project.repro("status", TINY, "--json").json()
+    assert displayed["state"] == "failed"
     assert project.cluster.restarts(row["job"]) == 0
 
 
@@ -130,14 +130,14 @@ def rank_of(job: str, rank: int) -> int:
         f"SLURM_{name}={value}"
         for name, value in zip(("ARRAY_JOB_ID", "ARRAY_TASK_ID"), job.split("_"), strict=True)
     )
-    wanted = {array, task, f"SLURM_PROCID={rank}"}
+    expected = {array, task, f"SLURM_PROCID={rank}"}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
             variables = set((entry / "environ").read_text(errors="replace").split("\0"))
         except OSError:
             continue
-        if wanted <= variables and b"repro" in words and b"run" in words:
+        if expected <= variables and b"repro" in words and b"run" in words:
             return int(entry.name)
     raise AssertionError(f"rank {rank} of {job} is not there")
 

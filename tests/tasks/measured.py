@@ -16,6 +16,6 @@ def measured(task: Measuring, width: int) -> dict[str, Any]:
     )  # fmt: skip
     trainer.fit(task, datamodule=NoiseData(2, width, 4, 2))
     trainer.test(task, datamodule=NoiseData(2, width, 4, 2), verbose=False)
-    found = {m.name: m for m in task.measurements()}
-    assert len(found) == len(task.measurements())
-    return found
+    result = {m.name: m for m in task.measurements()}
+    assert len(result) == len(task.measurements())
+    return result

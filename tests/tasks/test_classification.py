@@ -58,17 +58,17 @@ def trainer(steps: int = 1, micro_batches: int = 1, **settings: Any) -> pl.Train
 def by_hand(net: Classifier, module: ExampleData, split: str, which: list[int]) -> dict[str, Any]:
     """Sums over examples one at a time: nll, right ones of all and of the hidden, and how many there are."""
     net = net.eval()
-    found: dict[str, Any] = {"nll": [], "right": [], "hidden": []}
+    result: dict[str, Any] = {"nll": [], "right": [], "hidden": []}
     for i in which:
         one = module.reader(split)(np.array([i]), None)
         for target, logits in enumerate(net(one.inputs)[0].double().tolist()):
             label = int(one.targets[0, target])
-            found["nll"].append(math.log(sum(math.exp(v) for v in logits)) - logits[label])
+            result["nll"].append(math.log(sum(math.exp(v) for v in logits)) - logits[label])
             right = logits[label] == max(logits)
-            found["right"].append(right)
+            result["right"].append(right)
             if one.hidden is not None and bool(one.hidden[0, target]):
-                found["hidden"].append(right)
-    return found
+                result["hidden"].append(right)
+    return result
 
 
 def evaluated(made: Classification, module: ExampleData | None = None, **settings: Any) -> Classification:
@@ -77,9 +77,9 @@ def evaluated(made: Classification, module: ExampleData | None = None, **setting
 
 
 def measured(made: Classification) -> dict[str, Any]:
-    found = {m.name: m for m in made.measurements()}
-    assert len(found) == len(made.measurements()), "no name twice"
-    return found
+    result = {m.name: m for m in made.measurements()}
+    assert len(result) == len(made.measurements()), "no name twice"
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +98,15 @@ def share(values: list[bool]) -> float:
 def test_scores_are_those_of_the_plain_loop(
     tested: Classification, kind: str, split: str, which: range
 ) -> None:
-    wanted, found = by_hand(tested.net, data(), split, list(which)), measured(tested)
-    loss, accuracy, hidden = (found[f"{kind}/{m}"] for m in ("loss", "accuracy", "accuracy_hidden"))
-    assert len(wanted["nll"]) == len(which) * BITS
-    assert loss.value == pytest.approx(sum(wanted["nll"]) / len(wanted["nll"]), rel=1e-6)
-    assert accuracy.value == pytest.approx(share(wanted["right"]), rel=1e-12)
-    assert hidden.value == pytest.approx(share(wanted["hidden"]), rel=1e-12)
-    assert 0 < len(wanted["hidden"]) < len(wanted["right"])
+    expected, result = by_hand(tested.net, data(), split, list(which)), measured(tested)
+    loss, accuracy, hidden = (result[f"{kind}/{m}"] for m in ("loss", "accuracy", "accuracy_hidden"))
+    assert len(expected["nll"]) == len(which) * BITS
+    assert loss.value == pytest.approx(sum(expected["nll"]) / len(expected["nll"]), rel=1e-6)
+    assert accuracy.value == pytest.approx(share(expected["right"]), rel=1e-12)
+    assert hidden.value == pytest.approx(share(expected["hidden"]), rel=1e-12)
+    assert 0 < len(expected["hidden"]) < len(expected["right"])
     assert (loss.count, accuracy.count, hidden.count) == (
-        len(wanted["nll"]), len(wanted["right"]), len(wanted["hidden"]),
+        len(expected["nll"]), len(expected["right"]), len(expected["hidden"]),
     )  # fmt: skip
     for one in (loss, accuracy, hidden):
         assert (one.split, one.protocol) == (split, {"examples": len(which)})
@@ -121,24 +121,24 @@ def test_a_sample_is_scored_as_it_was_drawn(tested: Classification) -> None:
         for i in b.indices.tolist()
     ]
     assert len(set(drawn)) == 12
-    wanted, found = by_hand(tested.net, data(), "test", drawn), measured(tested)
+    expected, result = by_hand(tested.net, data(), "test", drawn), measured(tested)
     for metric, values in (("accuracy", "right"), ("accuracy_hidden", "hidden")):
-        one = found[f"test/{metric}_sampled"]
-        assert one.value == pytest.approx(share(wanted[values]), rel=1e-12)
-        assert (one.count, one.split) == (len(wanted[values]), "test")
+        one = result[f"test/{metric}_sampled"]
+        assert one.value == pytest.approx(share(expected[values]), rel=1e-12)
+        assert (one.count, one.split) == (len(expected[values]), "test")
         assert one.protocol == {"batches": 3, "rows": 4}
         assert one.validation is None
-    assert found["test/loss_sampled"].value == pytest.approx(sum(wanted["nll"]) / 72, rel=1e-6)
-    assert found["test/loss_sampled"].value != found["test/loss"].value
+    assert result["test/loss_sampled"].value == pytest.approx(sum(expected["nll"]) / 72, rel=1e-6)
+    assert result["test/loss_sampled"].value != result["test/loss"].value
 
 
 def test_a_test_score_has_the_validation_score_beside_it(tested: Classification) -> None:
-    found = measured(tested)
+    result = measured(tested)
     for metric in ("loss", "accuracy", "accuracy_hidden"):
-        assert found[f"test/{metric}"].validation == found[f"val/{metric}"].value
-        assert found[f"val/{metric}"].validation is None
-        assert found[f"train/{metric}"].validation is None
-    assert found["test/loss"].value != found["val/loss"].value
+        assert result[f"test/{metric}"].validation == result[f"val/{metric}"].value
+        assert result[f"val/{metric}"].validation is None
+        assert result[f"train/{metric}"].validation is None
+    assert result["test/loss"].value != result["val/loss"].value
 
 
 def test_what_was_not_asked_for_is_not_measured() -> None:
@@ -147,27 +147,27 @@ def test_what_was_not_asked_for_is_not_measured() -> None:
         return scores | {"parameters/trained", "parameters/reached"}
 
     assert set(measured(evaluated(task()))) == names("loss", "accuracy", "accuracy_hidden")
-    shown = measured(evaluated(task(network(1, 5, 1)), BitXorData(16)))
-    assert set(shown) == names("loss", "accuracy")
-    assert shown["test/accuracy"].count == 1024 * 5
+    displayed = measured(evaluated(task(network(1, 5, 1)), BitXorData(16)))
+    assert set(displayed) == names("loss", "accuracy")
+    assert displayed["test/accuracy"].count == 1024 * 5
 
 
 def test_what_is_trained_is_counted() -> None:
-    found = measured(evaluated(task(network(trained=["output", "positions"]))))
-    trained, reached = (found[f"parameters/{name}"] for name in ("trained", "reached"))
+    result = measured(evaluated(task(network(trained=["output", "positions"]))))
+    trained, reached = (result[f"parameters/{name}"] for name in ("trained", "reached"))
     assert (trained.value, trained.unit) == (8 * 6 + 6 + 16 * 8, "parameters")
     assert (reached.value, reached.unit) == (8 * 6 + 6 + 6 * 8, "parameters"), "an input has 6 tokens"
-    found = measured(evaluated(task(network(trained=["output"]))))
-    assert {found[f"parameters/{name}"].value for name in ("trained", "reached")} == {8 * 6 + 6}
+    result = measured(evaluated(task(network(trained=["output"]))))
+    assert {result[f"parameters/{name}"].value for name in ("trained", "reached")} == {8 * 6 + 6}
 
 
 @pytest.mark.parametrize("size", [1, 5, 19, 100])
 def test_the_size_of_evaluation_batches_changes_nothing(tested: Classification, size: int) -> None:
-    found, wanted = measured(evaluated(task(), data(eval_batch_size=size))), measured(tested)
+    result, expected = measured(evaluated(task(), data(eval_batch_size=size))), measured(tested)
     for kind in ("test", "val"):
         for metric in ("accuracy", "accuracy_hidden"):
-            assert found[f"{kind}/{metric}"].value == wanted[f"{kind}/{metric}"].value
-        assert found[f"{kind}/loss"].value == pytest.approx(wanted[f"{kind}/loss"].value, rel=1e-6)
+            assert result[f"{kind}/{metric}"].value == expected[f"{kind}/{metric}"].value
+        assert result[f"{kind}/loss"].value == pytest.approx(expected[f"{kind}/loss"].value, rel=1e-6)
 
 
 class Short(BitMemoryData):
@@ -220,11 +220,11 @@ def test_validation_in_training_scores_the_whole_split() -> None:
     made = task()
     run = trainer(4, val_check_interval=2)
     run.fit(made, datamodule=data())
-    wanted = by_hand(made.net, data(), "val", list(range(EVAL)))
-    found = {name: float(value) for name, value in run.callback_metrics.items()}
-    assert found["val/accuracy"] == pytest.approx(share(wanted["right"]), rel=1e-6)
-    assert found["val/accuracy_hidden"] == pytest.approx(share(wanted["hidden"]), rel=1e-6)
-    assert found["val/loss"] == pytest.approx(sum(wanted["nll"]) / len(wanted["nll"]), rel=1e-5)
+    expected = by_hand(made.net, data(), "val", list(range(EVAL)))
+    result = {name: float(value) for name, value in run.callback_metrics.items()}
+    assert result["val/accuracy"] == pytest.approx(share(expected["right"]), rel=1e-6)
+    assert result["val/accuracy_hidden"] == pytest.approx(share(expected["hidden"]), rel=1e-6)
+    assert result["val/loss"] == pytest.approx(sum(expected["nll"]) / len(expected["nll"]), rel=1e-5)
 
 
 def trained_by_hand(steps: int) -> tuple[Classifier, list[tuple[float, float]]]:
@@ -247,9 +247,9 @@ def trained_by_hand(steps: int) -> tuple[Classifier, list[tuple[float, float]]]:
 def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(micro_batches: int) -> None:
     made, curves = task(), Curves(every_steps=1)
     trainer(5, micro_batches, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
-    wanted, points = trained_by_hand(5)
+    expected, points = trained_by_hand(5)
     pairs = [
-        (a.detach(), b.detach()) for a, b in zip(made.net.parameters(), wanted.parameters(), strict=True)
+        (a.detach(), b.detach()) for a, b in zip(made.net.parameters(), expected.parameters(), strict=True)
     ]
     assert max(float((a - b).abs().max()) for a, b in pairs) < 1e-5
     begun = [p.detach() for p in network().parameters()]

@@ -19,16 +19,16 @@ from tests.tasks.streams import trainer
 @pytest.mark.parametrize("micro_batches", [1, 2, 4])
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_updates_are_those_of_the_plain_loop(memory: bool, micro_batches: int) -> None:
-    made, wanted = task(network(memory), None), network(memory)
+    made, expected = task(network(memory), None), network(memory)
     trainer(2, micro_batches, limit_val_batches=0).fit(made, datamodule=data())
-    optimizer = torch.optim.SGD(wanted.parameters(), lr=0.05)
+    optimizer = torch.optim.SGD(expected.parameters(), lr=0.05)
     for step, batch in enumerate(batches()):
         optimizer.zero_grad()
-        total, aux = alone(wanted, batch.examples, memory, step)
+        total, aux = alone(expected, batch.examples, memory, step)
         (total / batch.step_targets + (aux if memory else 0.0)).backward()
         optimizer.step()
     ours, begun = dict(made.net.named_parameters()), dict(network(memory).named_parameters())
-    for name, parameter in wanted.named_parameters():
+    for name, parameter in expected.named_parameters():
         torch.testing.assert_close(ours[name], parameter, rtol=0.0, atol=1e-9)
     moved = [name for name in ours if not torch.equal(ours[name], begun[name])]
     assert len(moved) == len(ours), "everything learns, memories included"
@@ -41,8 +41,8 @@ def test_nothing_of_a_conversation_is_in_the_next(memory: bool) -> None:
         made = task(network(memory), None)
         made._trainer = trainer(1)
         made._trainer.datamodule = data()  # type: ignore[attr-defined]
-        found = [float(made.training_step(batches()[which], 0)["loss"].detach()) for which in order]
-        losses.append(found[-1])
+        result = [float(made.training_step(batches()[which], 0)["loss"].detach()) for which in order]
+        losses.append(result[-1])
         assert made.carried == {}
     assert losses[0] == losses[1]
 
@@ -52,29 +52,29 @@ def test_nothing_of_a_conversation_is_in_the_next(memory: bool) -> None:
 
 def scored(made: DialogueModel, module: GeneratedDialogueData | None = None) -> dict[str, Any]:
     trainer(1).test(made, datamodule=module or data(), verbose=False)
-    found = {m.name: m for m in made.measurements()}
-    assert len(found) == len(made.measurements())
-    return found
+    result = {m.name: m for m in made.measurements()}
+    assert len(result) == len(made.measurements())
+    return result
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_scores_are_those_of_the_plain_loop(memory: bool) -> None:
     made = task(network(memory))
-    found = scored(made)
+    result = scored(made)
     metrics = ("loss", "ppl", "f1", "rouge1", "rougeL", "meteor")
-    assert set(found) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in metrics}
+    assert set(result) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in metrics}
     examples = data().reader("test")(torch.arange(EVAL).numpy(), None)
     with torch.no_grad():
         total, _ = alone(made.net, examples, memory)
-    words = TALK.spoken * EVAL
-    assert found["test/loss"].value == pytest.approx(float(total) / words, rel=1e-9)
-    assert (found["test/ppl"].count, found["test/ppl"].unit) == (words, "perplexity per token")
-    assert found["test/ppl"].value == pytest.approx(float((total / words).exp()), rel=1e-9)
-    assert found["test/f1"].validation == found["val/f1"].value
-    assert found["test/f1"].count == EVAL * 5, "of six utterances, one has no history"
-    assert 0 < found["test/f1"].value < 100
-    assert found["test/meteor"].protocol["synonyms"] is False
-    assert "synonyms" not in found["test/f1"].protocol
+    words = TALK.utterance_tokens * EVAL
+    assert result["test/loss"].value == pytest.approx(float(total) / words, rel=1e-9)
+    assert (result["test/ppl"].count, result["test/ppl"].unit) == (words, "perplexity per token")
+    assert result["test/ppl"].value == pytest.approx(float((total / words).exp()), rel=1e-9)
+    assert result["test/f1"].validation == result["val/f1"].value
+    assert result["test/f1"].count == EVAL * 5, "of six utterances, one has no history"
+    assert 0 < result["test/f1"].value < 100
+    assert result["test/meteor"].protocol["synonyms"] is False
+    assert "synonyms" not in result["test/f1"].protocol
 
 
 def test_replies_depend_on_the_seed_and_on_nothing_else() -> None:
@@ -99,9 +99,9 @@ def test_no_text_of_data_that_are_not_public() -> None:
 
     private = Private(4, window=WINDOW, talk=TALK, score_all=True, train_examples=8, eval_examples=EVAL)
     made = task(network(False))
-    found = scored(made, private)
+    result = scored(made, private)
     assert (made.outputs(), made.samples()) == (None, ([], []))
-    assert found["test/f1"].value > 0
+    assert result["test/f1"].value > 0
 
 
 def test_without_generation_and_during_training_no_replies_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_without_generation_and_during_training_no_replies_are_drawn(monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("changes", "how", "said"),
+    ("changes", "how", "message"),
     [
         ({"score_all": False}, HOW, "score_all"),
         ({}, Generation(max_new=WINDOW, synonyms=False), "8"),
@@ -124,12 +124,12 @@ def test_without_generation_and_during_training_no_replies_are_drawn(monkeypatch
     ],
 )
 def test_replies_that_could_not_be_made_or_compared_are_refused_before_training(
-    changes: dict[str, Any], how: Generation, said: str, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], how: Generation, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import nltk
 
     monkeypatch.setattr(nltk.data, "path", [])
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         trainer(1).fit(task(network(False), how), datamodule=data(**changes))
 
 

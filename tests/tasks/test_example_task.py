@@ -1,4 +1,4 @@
-"""What tasks over examples share: whole splits counted once, over ranks, and what of it stands in the record."""
+"""Common behaviour of tasks over examples: whole splits counted once, over ranks, and the record."""
 
 from functools import partial
 from typing import Any, ClassVar
@@ -84,9 +84,9 @@ class Several(Adding):
 
 def measured(task: Adding, data: Counting | None = None) -> dict[str, Any]:
     trainer(1).test(task, datamodule=data or Counting(), verbose=False)
-    found = {m.name: m for m in task.measurements()}
-    assert len(found) == len(task.measurements()), "no name twice"
-    return found
+    result = {m.name: m for m in task.measurements()}
+    assert len(result) == len(task.measurements()), "no name twice"
+    return result
 
 
 def test_names() -> None:
@@ -96,25 +96,25 @@ def test_names() -> None:
 
 @pytest.mark.parametrize("size", [1, 4, 9, 50])
 def test_every_example_counts_once(size: int) -> None:
-    found = measured(Several(), Counting(size))
-    assert found["test/mean"].value == sum(range(EVAL)) / EVAL
-    assert found["val/mean"].value == 100 * sum(range(EVAL)) / EVAL
-    assert found["test/mean_threefold"].value == 3 * sum(range(EVAL)) / EVAL
-    assert found["train/mean"].value == 10 * sum(range(5)) / 5
+    result = measured(Several(), Counting(size))
+    assert result["test/mean"].value == sum(range(EVAL)) / EVAL
+    assert result["val/mean"].value == 100 * sum(range(EVAL)) / EVAL
+    assert result["test/mean_threefold"].value == 3 * sum(range(EVAL)) / EVAL
+    assert result["train/mean"].value == 10 * sum(range(5)) / 5
 
 
 def test_what_stands_in_the_record() -> None:
     """Every metric of every evaluation, but what validated a further one: that stands beside it."""
-    found = measured(Several())
+    result = measured(Several())
     kinds = ("test/{}", "val/{}", "test/{}_threefold", "train/{}")
-    assert set(found) == {kind.format(metric) for kind in kinds for metric in ("mean", "noise")}
-    mean, further, trained = found["test/mean"], found["test/mean_threefold"], found["train/mean"]
-    assert (mean.unit, found["test/noise"].unit) == ("apples", "pears")
-    assert mean.validation == found["val/mean"].value
-    assert further.validation == 3 * found["val/mean"].value
-    assert found["val/mean"].validation is None
+    assert set(result) == {kind.format(metric) for kind in kinds for metric in ("mean", "noise")}
+    mean, further, trained = result["test/mean"], result["test/mean_threefold"], result["train/mean"]
+    assert (mean.unit, result["test/noise"].unit) == ("apples", "pears")
+    assert mean.validation == result["val/mean"].value
+    assert further.validation == 3 * result["val/mean"].value
+    assert result["val/mean"].validation is None
     assert trained.validation is None
-    assert [one.split for one in (mean, found["val/mean"], trained)] == ["test", "val", "train"]
+    assert [one.split for one in (mean, result["val/mean"], trained)] == ["test", "val", "train"]
     assert (mean.count, trained.count) == (EVAL, 5)
     assert further.protocol == {"examples": EVAL, "metric": "mean", "name": "threefold"}
     assert trained.protocol == {"examples": 5, "metric": "mean", "name": ""}
@@ -176,15 +176,15 @@ def test_random_numbers_depend_on_a_place_alone() -> None:
 
 
 def test_a_batch_draws_what_its_first_example_says() -> None:
-    wanted = 0.0
+    expected = 0.0
     for place in (0, 4, 8):
         with drawing_from(place, torch.device("cpu")):
-            wanted += float(torch.rand(()))
+            expected += float(torch.rand(()))
     torch.manual_seed(6)
     for task in (Adding(), Several()):
-        found = measured(task)
-        assert found["test/noise"].value == pytest.approx(wanted / 3, rel=1e-6)
-        assert found["val/noise"].value == found["test/noise"].value, "the same for each evaluation"
+        result = measured(task)
+        assert result["test/noise"].value == pytest.approx(expected / 3, rel=1e-6)
+        assert result["val/noise"].value == result["test/noise"].value, "the same for each evaluation"
 
 
 def test_training_goes_on_as_if_nothing_was_scored() -> None:

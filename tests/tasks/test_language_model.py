@@ -29,7 +29,7 @@ def fit(mem_len: int, steps: int, micro_batches: int = 1, **settings: Any) -> La
 
 
 def by_hand(mem_len: int, steps: int) -> DecoderLM:
-    """The same training as a plain loop: every update's loss is the mean over its answers."""
+    """Trains in a plain loop: every update's loss is the mean over its answers."""
     net = network(mem_len)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.005)
     loader, state = data().train_dataloader(), None
@@ -118,26 +118,26 @@ def nll_of(
 
 def naive(net: DecoderLM, split: str, protocol: Protocol) -> dict[int, float]:
     """``-log p`` of each target under a protocol, one stream or window at a time, without decoding states."""
-    ids, found = tokens(split), {}
+    ids, result = tokens(split), {}
     n = min(len(ids) - 1, protocol.tokens or len(ids))
     if protocol.stride is not None:
         for begin in range(0, n, protocol.stride):
             end = min(begin + protocol.seq_len, n)
             values, _ = nll_of(net, ids[begin : end + 1], None, protocol.settings)
             for at in range(begin, end):
-                if at not in found:
-                    found[at] = float(values[at - begin])
+                if at not in result:
+                    result[at] = float(values[at - begin])
             if end == n:
                 break
-        return found
+        return result
     length = n // protocol.rows
     for row in range(protocol.rows):
         state = net.init_state(1, settings=protocol.settings) if protocol.mem_len else None
         for begin in range(row * length, (row + 1) * length, protocol.seq_len):
             end = min(begin + protocol.seq_len, (row + 1) * length)
             values, state = nll_of(net, ids[begin : end + 1], state, protocol.settings)
-            found |= {begin + i: float(value) for i, value in enumerate(values)}
-    return found
+            result |= {begin + i: float(value) for i, value in enumerate(values)}
+    return result
 
 
 PROTOCOLS = {
@@ -195,9 +195,9 @@ def test_accuracy_counts_the_likeliest(tested: LanguageModel) -> None:
         best = net.vocabulary.logits(net(part[None, :-1]).y)[0].argmax(-1)
         mask = torch.from_numpy(counted[begin + 1 : begin + 8])
         hits, total = hits + int((best == part[1:])[mask].sum()), total + int(mask.sum())
-    (found,) = (m for m in tested.measurements() if m.name == "test/accuracy_non-overlapping")
-    assert (found.value, found.count) == (pytest.approx(100 * hits / total), total)
-    assert found.unit == "percent of symbols"
+    (result,) = (m for m in tested.measurements() if m.name == "test/accuracy_non-overlapping")
+    assert (result.value, result.count) == (pytest.approx(100 * hits / total), total)
+    assert result.unit == "percent of symbols"
     assert protocol.stride == 7
 
 
@@ -252,7 +252,7 @@ def test_a_token_too_few_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"seq_len": 0}, "seq_len must be at least 1, not 0"),
         ({"seq_len": 4, "rows": 0}, "rows must be at least 1, not 0"),
@@ -266,8 +266,8 @@ def test_a_token_too_few_is_noticed() -> None:
         ({"seq_len": 4, "mem_len": 4, "clamp_len": 0}, "clamp_len must be at least 1, not 0"),
     ],
 )
-def test_protocols_that_cannot_be(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_protocols_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         Protocol(**settings)
 
 
@@ -289,14 +289,14 @@ def test_a_protocol_may_be_called_validation() -> None:
 def test_a_sample_is_scored_beside_the_whole_split() -> None:
     exact, sampled = Protocol(seq_len=6, stride=6), Protocol(seq_len=6, rows=3, batches=4)
     made = score(network(0), protocol=exact, protocols={"sampled": sampled})
-    found = {m.name: m for m in made.measurements()}
-    assert found["val/loss_sampled"].protocol == {"seq_len": 6, "rows": 3, "batches": 4}
-    assert found["val/loss"].protocol == {"seq_len": 6, "rows": 1, "stride": 6}
+    result = {m.name: m for m in made.measurements()}
+    assert result["val/loss_sampled"].protocol == {"seq_len": 6, "rows": 3, "batches": 4}
+    assert result["val/loss"].protocol == {"seq_len": 6, "rows": 1, "stride": 6}
     losses = []
     for batch in data().evaluation_loader(Evaluation("val", "sampled", sampled)):
         counts = batch.targets >= 0
         with torch.no_grad():
             nll = made.net.vocabulary.nll(made.net(batch.ids).y, batch.targets.clamp(min=0))
         losses += nll[counts].tolist()
-    assert found["val/loss_sampled"].count == len(losses)
-    assert found["val/loss_sampled"].value == pytest.approx(np.mean(losses), rel=1e-9)
+    assert result["val/loss_sampled"].count == len(losses)
+    assert result["val/loss_sampled"].value == pytest.approx(np.mean(losses), rel=1e-9)

@@ -37,12 +37,12 @@ def network(forget_after: int = 3 * BLOCK, bins: int | None = None, n_layers: in
 def one_by_one(net: DecoderLM, ids: Tensor) -> Tensor:
     """Hidden states of blocks whose memory is carried by hand."""
     state: Any = net.init_state(len(ids))
-    found = []
+    result = []
     for block in ids.split(BLOCK, dim=1):
         mixed = net(block, state)
         state = detach(mixed.state)
-        found.append(mixed.y)
-    return torch.cat(found, dim=1)
+        result.append(mixed.y)
+    return torch.cat(result, dim=1)
 
 
 @pytest.mark.parametrize("bins", [None, 6])
@@ -54,11 +54,11 @@ def test_evaluation_carries_the_memory_and_positions_begin_anew(bins: int | None
     batches = list(data.evaluation_loader(evaluation))
     assert len(batches) > 5
     ids = torch.cat([batch.ids for batch in batches[:-1]], dim=1)
-    wanted = one_by_one(task.net, ids)  # type: ignore[arg-type]
+    expected = one_by_one(task.net, ids)  # type: ignore[arg-type]
     read = torch.cat([task._read(batch, PROTOCOL) for batch in batches], dim=1)
-    assert torch.allclose(read[:, : ids.shape[1]], wanted, atol=1e-12)
+    assert torch.allclose(read[:, : ids.shape[1]], expected, atol=1e-12)
     alone = torch.cat([task.net(block).y for block in ids.split(BLOCK, dim=1)], dim=1)
-    blocks = (alone - wanted).abs().amax((0, 2)).split(BLOCK)
+    blocks = (alone - expected).abs().amax((0, 2)).split(BLOCK)
     assert float(blocks[0].max()) < 1e-12
     assert all(float(block.min()) > 1e-6 for block in blocks[1:]), "every later block has a memory"
     again = torch.cat([task._read(batch, PROTOCOL) for batch in batches], dim=1)
@@ -84,7 +84,7 @@ def test_training_carries_the_memory() -> None:
     batches = [batch for batch, _ in zip(data.train_dataloader(), range(5), strict=False)]
     hidden = one_by_one(task.net, torch.cat([batch.ids for batch in batches], dim=1)).split(BLOCK, dim=1)  # type: ignore[arg-type]
     for i, (y, batch) in enumerate(zip(hidden, batches, strict=True)):
-        wanted = task.net.vocabulary.nll(*scored_hidden(y, batch)).sum()
-        found = task.training_step(batch, i)["sums"]["loss"]
-        assert torch.allclose(torch.as_tensor(found), wanted.detach(), atol=1e-10)
+        expected = task.net.vocabulary.nll(*scored_hidden(y, batch)).sum()
+        result = task.training_step(batch, i)["sums"]["loss"]
+        assert torch.allclose(torch.as_tensor(result), expected.detach(), atol=1e-10)
     assert not batches[-1].reset_memory

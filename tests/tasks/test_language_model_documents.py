@@ -84,23 +84,23 @@ def network(mixer: str) -> DecoderLM:
 
 def in_training(mixer: str, data: Documents) -> dict[int, Tensor]:
     """Hidden states by target, as training computes them, with the memory that training carries."""
-    task, found = streams.task(network(mixer), Protocol(SEQ_LEN, ROWS, mem_len=SEQ_LEN)), {}
+    task, result = streams.task(network(mixer), Protocol(SEQ_LEN, ROWS, mem_len=SEQ_LEN)), {}
     for segment in data.plan_epoch(0):
         batch = data.column("train").build(segment)
         mixed = task.net(batch.ids, task._recall(batch, SETTINGS), batch.lengths, SETTINGS)
         task._keep(mixed.state, batch)
-        found |= by_target(segment, mixed.y)
-    return found
+        result |= by_target(segment, mixed.y)
+    return result
 
 
 def in_evaluation(mixer: str, data: Documents) -> dict[int, Tensor]:
     """Hidden states by target, as evaluation computes them."""
     protocol = Protocol(SEQ_LEN, ROWS, mem_len=SEQ_LEN, documents=data.order == "documents")
-    task, found = streams.task(network(mixer), protocol).eval(), {}
+    task, result = streams.task(network(mixer), protocol).eval(), {}
     cut, _ = data._cut(task.validation())
     for segment in cut.plan(data.column("val").n_targets):
-        found |= by_target(segment, task._read(data.column("val").build(segment), protocol))
-    return found
+        result |= by_target(segment, task._read(data.column("val").build(segment), protocol))
+    return result
 
 
 def by_target(segment: Any, hidden: Tensor) -> dict[int, Tensor]:
@@ -131,12 +131,12 @@ def test_a_document_knows_nothing_of_those_before_it(mixer: str, order: str, rea
 def test_within_a_document_the_memory_is_carried(mixer: str, read: Any) -> None:
     """The first block of a document is as if it were read alone, the later ones are not."""
     data = Documents("documents", False)
-    found, net = read(mixer, data), network(mixer).eval()
+    result, net = read(mixer, data), network(mixer).eval()
     begin = int(OFFSETS[1])
     ids = torch.from_numpy(data.text[begin : begin + 4 * SEQ_LEN].astype(np.int64))[None]
     with torch.no_grad():
         alone = torch.cat([net(block, net.init_state(1)).y[0] for block in ids.split(SEQ_LEN, dim=1)])
-    gaps = [float((found[begin + i] - alone[i]).abs().max()) for i in range(4 * SEQ_LEN)]
+    gaps = [float((result[begin + i] - alone[i]).abs().max()) for i in range(4 * SEQ_LEN)]
     assert max(gaps[:SEQ_LEN]) < 1e-9 < 1e-6 < min(gaps[SEQ_LEN:])
 
 

@@ -50,8 +50,8 @@ def test_the_memory_ends_where_the_next_window_begins(mixer: str, context: int) 
             kept, length = state["mix"][0]["memory"][row], int(state["mix"][0]["length"][row])
             first = int(segments[0].targets[row, 0])
             assert length == min(5, int(end) - first), (begin, end)
-            wanted: Tensor = language.net.vocabulary.embed(tokens[int(end) - length : int(end)][None])[0]
-            assert torch.equal(kept[len(kept) - length :], wanted)
+            expected: Tensor = language.net.vocabulary.embed(tokens[int(end) - length : int(end)][None])[0]
+            assert torch.equal(kept[len(kept) - length :], expected)
             assert int(state["start"][row]) == int(end) - first
 
 

@@ -1,4 +1,4 @@
-"""What is used of Lightning beyond its public interface: each test fails where a new version has changed it."""
+"""Uses of Lightning beyond its public interface: each test fails where a new version changes it."""
 
 import signal
 

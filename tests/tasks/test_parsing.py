@@ -116,20 +116,20 @@ def test_sentences_of_a_licensed_treebank_are_not_shown() -> None:
 
 
 def test_every_score_is_measured_with_its_protocol() -> None:
-    found = {m.name: m for m in task().measurements()}
-    assert set(found) == {*(f"test/{name}" for name in UNITS), "val/diverged"}
-    f1 = found["test/f1"]
+    result = {m.name: m for m in task().measurements()}
+    assert set(result) == {*(f"test/{name}" for name in UNITS), "val/diverged"}
+    f1 = result["test/f1"]
     assert (f1.value, f1.validation, f1.count, f1.unit) == (80.0, 80.0, 2, "percent")
     assert f1.protocol["beam"] == 3
     assert f1.protocol["length_penalty"] == 0.3
     assert f1.protocol["max_extra"] == 7
     assert "COLLINS.prm" in f1.protocol["scorer"]
-    assert found["test/loss"].protocol["label_smoothing"] == 0.1
-    assert found["test/nll"].protocol["label_smoothing"] == 0.0
-    assert found["test/nll"].count == 17
+    assert result["test/loss"].protocol["label_smoothing"] == 0.1
+    assert result["test/nll"].protocol["label_smoothing"] == 0.0
+    assert result["test/nll"].count == 17
     # of the rows of symbols, not of the trees
     level = unigram_entropy([len(symbol) for symbol in row.split()] for row in ROWS)
-    assert found["val/diverged"].protocol["unigram_entropy"] == pytest.approx(level)
+    assert result["val/diverged"].protocol["unigram_entropy"] == pytest.approx(level)
 
 
 def test_a_lost_sentence_stops_the_evaluation() -> None:

@@ -66,9 +66,9 @@ def task(net: DecoderLM | None = None, **settings: Any) -> PictureModel:
 
 def evaluated(made: PictureModel, module: PixelData | None = None) -> dict[str, Any]:
     trainer(1).test(made, datamodule=module or data(), verbose=False)
-    found = {m.name: m for m in made.measurements()}
-    assert len(found) == len(made.measurements()), "no name twice"
-    return found
+    result = {m.name: m for m in made.measurements()}
+    assert len(result) == len(made.measurements()), "no name twice"
+    return result
 
 
 def sigmoid(x: float) -> float:
@@ -110,20 +110,20 @@ def by_hand(net: DecoderLM, split: str, whole: bool) -> tuple[float, int]:
 @pytest.mark.parametrize(("whole", "values"), [(False, VALUES - 1), (True, VALUES)])
 def test_bits_are_those_of_the_mixture(whole: bool, values: int) -> None:
     made = task()
-    found = evaluated(made, data(whole=whole))
-    assert set(found) == {
+    result = evaluated(made, data(whole=whole))
+    assert set(result) == {
         f"{kind}/{metric}" for kind in ("test", "val") for metric in ("loss", "bits_per_dim")
     }
     for kind, pictures in (("test", PICTURES), ("val", 3)):
         nats, count = by_hand(made.net, kind, whole)
-        bits, loss = found[f"{kind}/bits_per_dim"], found[f"{kind}/loss"]
+        bits, loss = result[f"{kind}/bits_per_dim"], result[f"{kind}/loss"]
         assert loss.value == pytest.approx(nats / count, rel=1e-4)
         assert bits.value == pytest.approx(nats / count / math.log(2), rel=1e-4)
         assert bits.count == loss.count == count == pictures * values
         assert (bits.unit, loss.unit) == ("bits per value", "nats per value")
         assert bits.protocol == {"examples": pictures}
-    assert found["test/bits_per_dim"].validation == found["val/bits_per_dim"].value
-    assert found["test/bits_per_dim"].value != found["val/bits_per_dim"].value
+    assert result["test/bits_per_dim"].validation == result["val/bits_per_dim"].value
+    assert result["test/bits_per_dim"].value != result["val/bits_per_dim"].value
 
 
 def test_the_curve_of_training_is_in_bits() -> None:
@@ -135,8 +135,8 @@ def test_the_curve_of_training_is_in_bits() -> None:
     first = next(iter(data().train_dataloader())).examples
     with torch.no_grad():
         net = network()
-        wanted = net.vocabulary.nll(net(first.inputs).y, first.targets).mean()
-    assert nats[0] == pytest.approx(float(wanted), rel=1e-5)
+        expected = net.vocabulary.nll(net(first.inputs).y, first.targets).mean()
+    assert nats[0] == pytest.approx(float(expected), rel=1e-5)
     assert nats[3] != nats[0]
 
 
@@ -144,10 +144,10 @@ def test_the_curve_of_training_is_in_bits() -> None:
 
 
 def pictures(made: PictureModel) -> list[Picture]:
-    said = made.outputs()
-    assert said is not None
-    assert said.endswith("\n")
-    return [from_line(line) for line in said.splitlines()]
+    output = made.outputs()
+    assert output is not None
+    assert output.endswith("\n")
+    return [from_line(line) for line in output.splitlines()]
 
 
 def firsts(count: int) -> list[int]:
@@ -160,41 +160,41 @@ def firsts(count: int) -> list[int]:
 def test_pictures_begin_like_those_of_the_test(mixer: Any) -> None:
     made = task(network(mixer), drawn=PICTURES + 2)
     evaluated(made)
-    found = pictures(made)
-    assert len(found) == PICTURES + 2
-    assert {(one.height, one.width, one.channels) for one in found} == {SHAPE}
-    assert [one.pixels[0] for one in found] == firsts(PICTURES + 2)
-    assert len({one.pixels for one in found}) == PICTURES + 2, "each is drawn by itself"
+    result = pictures(made)
+    assert len(result) == PICTURES + 2
+    assert {(one.height, one.width, one.channels) for one in result} == {SHAPE}
+    assert [one.pixels[0] for one in result] == firsts(PICTURES + 2)
+    assert len({one.pixels for one in result}) == PICTURES + 2, "each is drawn by itself"
 
 
 def test_pictures_are_drawn_from_the_model() -> None:
     made = task(drawn=3)
     evaluated(made)
     known = torch.tensor(firsts(3))
-    wanted = draw(made.net, known, VALUES, torch.Generator().manual_seed(EVALUATION_SEED))
-    assert [list(one.pixels) for one in pictures(made)] == wanted.tolist()
+    expected = draw(made.net, known, VALUES, torch.Generator().manual_seed(EVALUATION_SEED))
+    assert [list(one.pixels) for one in pictures(made)] == expected.tolist()
 
 
 def test_whole_pictures_are_drawn_behind_a_zero_that_is_no_part_of_them() -> None:
     made = task(drawn=3)
     evaluated(made, data(whole=True))
     generator = torch.Generator().manual_seed(EVALUATION_SEED)
-    wanted = draw(made.net, torch.zeros(3, dtype=torch.long), VALUES + 1, generator)[:, 1:]
-    found = [list(one.pixels) for one in pictures(made)]
-    assert found == wanted.tolist()
-    assert [len(one) for one in found] == [VALUES] * 3
-    assert len({one[0] for one in found}) > 1, "the first value is drawn, too"
+    expected = draw(made.net, torch.zeros(3, dtype=torch.long), VALUES + 1, generator)[:, 1:]
+    result = [list(one.pixels) for one in pictures(made)]
+    assert result == expected.tolist()
+    assert [len(one) for one in result] == [VALUES] * 3
+    assert len({one[0] for one in result}) > 1, "the first value is drawn, too"
 
 
 def test_the_same_weights_draw_the_same_pictures() -> None:
-    said = []
+    output = []
     for seed, start in ((0, 1), (0, 2), (1, 1)):
         made = task(network(seed=seed), drawn=2)
         torch.manual_seed(start)
         evaluated(made)
-        said.append(made.outputs())
-    assert said[0] == said[1]
-    assert said[0] != said[2]
+        output.append(made.outputs())
+    assert output[0] == output[1]
+    assert output[0] != output[2]
 
 
 def test_drawing_and_timing_leave_random_numbers_alone() -> None:
@@ -228,9 +228,9 @@ def test_one_rank_draws_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks score; the others would draw the same."""
     monkeypatch.setattr(pl.Trainer, "is_global_zero", property(lambda self: False))
     made = task(drawn=2, timings={"one": Timing(values=2)})
-    found = evaluated(made)
+    result = evaluated(made)
     assert made.outputs() is None
-    assert set(found) == set(evaluated(task()))
+    assert set(result) == set(evaluated(task()))
 
 
 # --- speed ----------------------------------------------------------------------------------------------------------
@@ -238,20 +238,20 @@ def test_one_rank_draws_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_speeds_are_named_by_device_and_say_how_they_were_measured() -> None:
     timings = {"many": Timing(3), "anew": Timing(2, cached=False, values=4)}
-    found = evaluated(task(timings=timings))
-    drawn = {name for name in found if name.startswith("draw/")}
+    result = evaluated(task(timings=timings))
+    drawn = {name for name in result if name.startswith("draw/")}
     assert drawn == {
         f"draw/{metric}_cpu_{name}" for metric in ("images_per_s", "seconds") for name in timings
     }
     for metric, unit in (("images_per_s", "pictures per second"), ("seconds", "seconds per picture")):
-        many, anew = found[f"draw/{metric}_cpu_many"], found[f"draw/{metric}_cpu_anew"]
+        many, anew = result[f"draw/{metric}_cpu_many"], result[f"draw/{metric}_cpu_anew"]
         assert many.unit == anew.unit == unit
         assert many.protocol == {"images": 3, "cached": True, "timed_values": 11, "extrapolated": False}
         assert anew.protocol == {"images": 2, "cached": False, "timed_values": 4, "extrapolated": True}
         assert many.value > 0
         assert many.validation is None
     for name in timings:
-        rate, seconds = found[f"draw/images_per_s_cpu_{name}"], found[f"draw/seconds_cpu_{name}"]
+        rate, seconds = result[f"draw/images_per_s_cpu_{name}"], result[f"draw/seconds_cpu_{name}"]
         assert rate.value * seconds.value == pytest.approx(1.0)
 
 
@@ -264,11 +264,11 @@ def test_whole_pictures_are_timed(whole: bool, monkeypatch: pytest.MonkeyPatch) 
         return Drawing(images=4, n_values=VALUES, measured=5, seconds=2.0)
 
     monkeypatch.setattr(under_test, "timed_drawing", timed)
-    found = evaluated(task(timings={"x": Timing(4, False, 5)}), data(whole=whole))
+    result = evaluated(task(timings={"x": Timing(4, False, 5)}), data(whole=whole))
     assert asked == [(4, VALUES + whole, False, 5)]
     seconds = 2.0 / 5 * (VALUES - 1)
-    assert found["draw/images_per_s_cpu_x"].value == pytest.approx(4 / seconds)
-    assert found["draw/seconds_cpu_x"].value == pytest.approx(seconds / 4)
+    assert result["draw/images_per_s_cpu_x"].value == pytest.approx(4 / seconds)
+    assert result["draw/seconds_cpu_x"].value == pytest.approx(seconds / 4)
 
 
 # --- bad input ------------------------------------------------------------------------------------------------------

@@ -32,25 +32,25 @@ def rates(made: Plateau) -> list[float]:
 
 
 def test_it_falls_when_there_is_no_new_best() -> None:
-    made, found = schedule(), []
+    made, result = schedule(), []
     for value in VALUES:
         made.observe(value)
-        found.append(rates(made)[0])
+        result.append(rates(made)[0])
         made.optimizer.step()
         made.step()
-        assert rates(made) == [found[-1], found[-1] / 4], (
+        assert rates(made) == [result[-1], result[-1] / 4], (
             "an update changes nothing; groups keep their proportion"
         )
-    assert found == [1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.0625, 0.03125]
+    assert result == [1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.0625, 0.03125]
     assert made.get_last_lr()[0] == 0.03125
 
 
 def test_patience_lets_stalls_pass_and_counts_anew() -> None:
-    made, found = schedule(patience=1, factor=0.1), []
+    made, result = schedule(patience=1, factor=0.1), []
     for value in [3.0, 3.0, 3.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0]:
         made.observe(value)
-        found.append(rates(made)[0])
-    assert found == pytest.approx([1, 1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.01])
+        result.append(rates(made)[0])
+    assert result == pytest.approx([1, 1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.01])
 
 
 def test_what_is_no_number_is_no_new_best() -> None:
@@ -88,7 +88,7 @@ class Rates(pl.Callback):
 
 
 class Staged(Toy):
-    """Its validations come to what is written above."""
+    """A task with the validation scores above."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -112,11 +112,11 @@ def trained(folder: Path, steps: int, every: int, resume: Path | None = None, **
     return [rate for _, rate in sorted(rates.found.items())]
 
 
-@pytest.mark.parametrize(("settings", "wanted"), [({}, HALVED), ({"patience": 1}, PATIENT)])
+@pytest.mark.parametrize(("settings", "expected"), [({}, HALVED), ({"patience": 1}, PATIENT)])
 def test_a_task_shows_it_every_validation(
-    tmp_path: Path, settings: dict[str, Any], wanted: list[float]
+    tmp_path: Path, settings: dict[str, Any], expected: list[float]
 ) -> None:
-    assert trained(tmp_path, 16, 100, **settings) == wanted
+    assert trained(tmp_path, 16, 100, **settings) == expected
 
 
 @pytest.mark.parametrize("step", [3, 4, 8, 10, 11])

@@ -37,13 +37,13 @@ def test_a_name_chooses_whole_parts_and_the_rest_comes_first() -> None:
         "net.a.long.w", "net.a.w", "net.longer.w", "net.long", "net.b.long.mean.w", "net.b.mean.w"
     )
     maker = RatesByName(partial(torch.optim.SGD, lr=0.5), {"long.mean": 3.0, "long": 2.0, "other": None})
-    found = named(maker, given)
-    assert found == {
+    result = named(maker, given)
+    assert result == {
         0.5: ["net.a.w", "net.longer.w", "net.b.mean.w"],
         3.0: ["net.b.long.mean.w"],
         2.0: ["net.a.long.w", "net.long"],
     }
-    assert list(found) == [0.5, 3.0, 2.0]
+    assert list(result) == [0.5, 3.0, 2.0]
 
 
 def test_only_matrices_decay() -> None:
@@ -67,22 +67,22 @@ def test_only_matrices_decay() -> None:
 def test_a_schedule_multiplies_every_rate() -> None:
     maker = RatesByName(partial(torch.optim.SGD, lr=0.5), {"long": 2.0})
     optimizer = maker(maker.groups(parameters("w", "long.w")))
-    schedule, found = LinearDecay(optimizer, 4), []
+    schedule, result = LinearDecay(optimizer, 4), []
     for _ in range(6):
-        found.append([group["lr"] for group in optimizer.param_groups])
+        result.append([group["lr"] for group in optimizer.param_groups])
         optimizer.step()
         schedule.step()
-    assert found == [[0.5 * s, 2.0 * s] for s in (1.0, 0.75, 0.5, 0.25, 0.0, 0.0)]
+    assert result == [[0.5 * s, 2.0 * s] for s in (1.0, 0.75, 0.5, 0.25, 0.0, 0.0)]
     with pytest.raises(ValueError, match="0"):
         LinearDecay(optimizer, 0)
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "message"),
     [({}, "empty"), ({"a": None}, "empty"), ({"a": 0.0}, "rates.a"), ({"a": float("nan")}, "nan")],
 )
-def test_rates_out_of_range_are_refused(rates: dict[str, float | None], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_rates_out_of_range_are_refused(rates: dict[str, float | None], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         RatesByName(torch.optim.Adam, rates)
 
 
@@ -114,7 +114,7 @@ def test_a_recipe_has_two_rates(workshop: Workshop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rates", "said"),
+    ("rates", "message"),
     [
         ("{mixer: 0.05}", "rates.mixer"),
         ("{net: 0.05}", "every parameter"),
@@ -122,8 +122,8 @@ def test_a_recipe_has_two_rates(workshop: Workshop) -> None:
         ("{mix: -1.0}", "-1.0"),
     ],
 )  # fmt: skip
-def test_rates_that_fit_no_network_are_one_line(workshop: Workshop, rates: str, said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_rates_that_fit_no_network_are_one_line(workshop: Workshop, rates: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
         build(load_recipe(stream(workshop, rates), "cpu"))
     assert "\n" not in str(caught.value)
 
@@ -143,11 +143,11 @@ def resumed_equals_whole(workshop: Workshop, recipe: Recipe, step: int) -> None:
     for path in [path for path in written if path.is_file() and path not in kept]:
         path.unlink()
     again = run(recipe, 1, "x")
-    found = read(paths[6])
+    result = read(paths[6])
     assert again.steps == 6
     assert len(whole["optimizer_states"][0]["param_groups"]) == 2
     for part in ("state_dict", "optimizer_states", "lr_schedulers", "carried"):
-        assert differences(found[part], whole[part], part) == []
+        assert differences(result[part], whole[part], part) == []
 
 
 @pytest.mark.parametrize("optimizer", ["torch.optim.Adam", "repro.tasks.EpsilonHatAdam"])
@@ -162,18 +162,18 @@ def waiting(wait: bool, updates: int, begin: int) -> list[float]:
     """A weight ``long.w`` after each update; before ``begin`` its gradients are the zeros of distributed training."""
     given = parameters("w", "long.w")
     maker = RatesByName(partial(torch.optim.AdamW, lr=0.5, weight_decay=0.1), {"long": 0.25}, wait)
-    optimizer, found = maker(maker.groups(given)), []
+    optimizer, result = maker(maker.groups(given)), []
     for update in range(updates):
         given["w"].grad = torch.ones(1)
         given["long.w"].grad = torch.full((1,), 0.3 if update % 2 == begin % 2 and update >= begin else 0.0)
         maker.before_step(optimizer)
         optimizer.step()
-        found.append(float(given["long.w"].detach()))
+        result.append(float(given["long.w"].detach()))
         if update == 1:  # as a run that is resumed: from what checkpoints hold
             again = maker(maker.groups(given))
             again.load_state_dict(optimizer.state_dict())
             optimizer = again
-    return found
+    return result
 
 
 def test_a_parameter_may_wait_for_its_first_gradient() -> None:

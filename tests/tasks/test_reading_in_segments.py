@@ -57,12 +57,12 @@ def task(net: nn.Module, segment: int | None) -> SequenceModel:
 @pytest.mark.parametrize("segment", [7, 8, 21])
 def test_a_memory_that_covers_all_scores_as_if_it_were_read_whole(segment: int) -> None:
     net = network(short(LENGTH + SYMBOLS))
-    found = []
+    result = []
     for one in (None, segment):
         made = task(net, one)
         trainer(1).test(made, datamodule=data(), verbose=False)
-        found.append({m.name: m.value for m in made.measurements()})
-    assert found[1] == pytest.approx(found[0], rel=1e-9)
+        result.append({m.name: m.value for m in made.measurements()})
+    assert result[1] == pytest.approx(result[0], rel=1e-9)
 
 
 def test_only_the_last_segment_has_a_gradient() -> None:
@@ -80,9 +80,9 @@ def test_the_loss_has_the_mean_auxiliary_loss_of_the_rows() -> None:
     assert aux is not None
     assert aux.shape == (6,)
     assert float(aux.detach().mean()) > 1e-3
-    found = made.training_step(batch, 0)
-    plain = float(found["sums"]["loss"]) / batch.step_targets
-    assert float(found["loss"]) == pytest.approx(plain + float(aux.detach().mean()))
+    result = made.training_step(batch, 0)
+    plain = float(result["sums"]["loss"]) / batch.step_targets
+    assert float(result["loss"]) == pytest.approx(plain + float(aux.detach().mean()))
 
 
 def test_a_language_model_learns_from_the_auxiliary_loss_too() -> None:
@@ -111,7 +111,7 @@ def test_segments_that_do_not_fit_are_refused() -> None:
 
 @pytest.mark.parametrize(("segment", "fits"), [(1, 7), (5, 7), (6, 7), (9, 11), (10, 11), (18, 21), (20, 21)])
 def test_targets_before_the_last_segment_are_refused(segment: int, fits: int) -> None:
-    """Of 21 tokens the last 4 are scored, from token 17 on."""
+    """The last 4 of 21 tokens are scored, from token 17 on."""
     for run in (trainer(1).fit, trainer(1).test):
         with pytest.raises(UserError, match=rf"segment {segment}:.*token 17.*to {fits}$"):
             run(task(network(short(4)), segment), datamodule=data())
@@ -132,9 +132,9 @@ def test_a_memory_that_is_never_used_is_said(
     for part in batch.split(segment or 21, dim=1):
         state = made.net(part, state).state
     assert (int(state["stream"]["mix"][0]["updates"]) > 0) == used
-    said = capsys.readouterr().err
-    assert (f" {kept + mixer.block} tokens" in said) == (not used)
-    assert said.count("never used") == int(not used)
+    output = capsys.readouterr().err
+    assert (f" {kept + mixer.block} tokens" in output) == (not used)
+    assert output.count("never used") == int(not used)
 
 
 def test_every_sequence_begins_with_an_empty_memory() -> None:
@@ -184,8 +184,8 @@ def test_sticky_memories_of_a_text_begin_anew_for_every_split() -> None:
     for a, b in zip(made.net.parameters(), validated.net.parameters(), strict=True):
         assert torch.equal(a, b), "a validation changed the memory of training"
     assert made.carried["memory"]["stream"]["mix"][0]["draws"].min() > 2
-    found = []
+    result = []
     for one in (made, made, validated):
         trainer(1).test(one, datamodule=echo(), verbose=False)
-        found.append({m.name: m.value for m in one.measurements() if "per_s" not in m.name})
-    assert found[0] == found[1] == found[2]
+        result.append({m.name: m.value for m in one.measurements() if "per_s" not in m.name})
+    assert result[0] == result[1] == result[2]

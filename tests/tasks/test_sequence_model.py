@@ -62,9 +62,9 @@ def task(net: DecoderLM | None = None, **settings: Any) -> SequenceModel:
 
 def evaluated(made: SequenceModel, module: ExampleData | None = None) -> dict[str, Any]:
     trainer(1).test(made, datamodule=module or data(), verbose=False)
-    found = {m.name: m for m in made.measurements()}
-    assert len(found) == len(made.measurements()), "no name twice"
-    return found
+    result = {m.name: m for m in made.measurements()}
+    assert len(result) == len(made.measurements()), "no name twice"
+    return result
 
 
 @torch.no_grad()
@@ -98,36 +98,40 @@ def tested() -> tuple[SequenceModel, dict[str, Any]]:
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_scores_are_those_of_the_plain_loop(split: str) -> None:
     made = task()
-    found, wanted = evaluated(made), by_hand(made.net, data(), split)
-    assert set(found) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in ("loss", "accuracy")}
-    loss, accuracy = found[f"{split}/loss"], found[f"{split}/accuracy"]
-    assert loss.value == pytest.approx(wanted["nll"] / wanted["targets"], rel=1e-5)
-    assert accuracy.value == pytest.approx(100 * wanted["right"] / wanted["targets"], rel=1e-12)
-    assert 0 < wanted["right"] < wanted["targets"]
-    assert (loss.count, accuracy.count) == (wanted["targets"],) * 2
+    result, expected = evaluated(made), by_hand(made.net, data(), split)
+    assert set(result) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in ("loss", "accuracy")}
+    loss, accuracy = result[f"{split}/loss"], result[f"{split}/accuracy"]
+    assert loss.value == pytest.approx(expected["nll"] / expected["targets"], rel=1e-5)
+    assert accuracy.value == pytest.approx(100 * expected["right"] / expected["targets"], rel=1e-12)
+    assert 0 < expected["right"] < expected["targets"]
+    assert (loss.count, accuracy.count) == (expected["targets"],) * 2
     assert (loss.unit, accuracy.unit, loss.split) == ("nats per target", "percent", split)
     assert accuracy.protocol == {"examples": EVAL}
-    assert loss.validation == (found["val/loss"].value if split == "test" else None)
-    assert len(set(wanted["each"])) > 3, "numbers of targets vary, so that means of means would show"
-    assert wanted["each"] == (data().targets_of(split, np.arange(EVAL), None)).tolist()
+    assert loss.validation == (result["val/loss"].value if split == "test" else None)
+    assert len(set(expected["each"])) > 3, "numbers of targets vary, so that means of means would show"
+    assert expected["each"] == (data().targets_of(split, np.arange(EVAL), None)).tolist()
 
 
 def test_only_the_second_word_of_a_duplication_is_scored() -> None:
     module, made = DuplicationData(4, LENGTH, SYMBOLS, TRAIN, EVAL, 4), task()
-    found, wanted = evaluated(made, module), by_hand(made.net, module, "test")
-    assert found["test/accuracy"].count == EVAL * (LENGTH // 2 - 1) == wanted["targets"]
-    assert found["test/accuracy"].value == pytest.approx(100 * wanted["right"] / wanted["targets"], rel=1e-12)
-    assert found["test/loss"].value == pytest.approx(wanted["nll"] / wanted["targets"], rel=1e-5)
+    result, expected = evaluated(made, module), by_hand(made.net, module, "test")
+    assert result["test/accuracy"].count == EVAL * (LENGTH // 2 - 1) == expected["targets"]
+    assert result["test/accuracy"].value == pytest.approx(
+        100 * expected["right"] / expected["targets"], rel=1e-12
+    )
+    assert result["test/loss"].value == pytest.approx(expected["nll"] / expected["targets"], rel=1e-5)
 
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 def test_the_size_of_evaluation_batches_changes_nothing_that_is_not_drawn(size: int) -> None:
     """Hash functions are drawn batch by batch: only for them is the size part of the measurement."""
     exact = {"exact": HASHINGS["exact"]}
-    wanted, found = (evaluated(task(hashing(), hashings=exact), data(eval_batch_size=n)) for n in (4, size))
-    assert found["test/accuracy_exact"].value == wanted["test/accuracy_exact"].value
-    assert found["test/loss_exact"].value == pytest.approx(wanted["test/loss_exact"].value, rel=1e-5)
-    assert found["test/loss"].value != pytest.approx(wanted["test/loss"].value, rel=1e-5)
+    expected, result = (
+        evaluated(task(hashing(), hashings=exact), data(eval_batch_size=n)) for n in (4, size)
+    )
+    assert result["test/accuracy_exact"].value == expected["test/accuracy_exact"].value
+    assert result["test/loss_exact"].value == pytest.approx(expected["test/loss_exact"].value, rel=1e-5)
+    assert result["test/loss"].value != pytest.approx(expected["test/loss"].value, rel=1e-5)
 
 
 # --- training -------------------------------------------------------------------------------------------------------
@@ -154,9 +158,9 @@ def trained_by_hand(steps: int) -> tuple[DecoderLM, list[tuple[float, float]], i
 def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(micro_batches: int) -> None:
     made, curves = task(), Curves(every_steps=1)
     trainer(5, micro_batches, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
-    wanted, points, tokens = trained_by_hand(5)
+    expected, points, tokens = trained_by_hand(5)
     ours = dict(made.net.named_parameters())
-    for name, parameter in wanted.named_parameters():
+    for name, parameter in expected.named_parameters():
         torch.testing.assert_close(ours[name], parameter, rtol=0.0, atol=1e-5)
     begun = dict(network().named_parameters())
     moved = max(float((ours[name] - begun[name]).detach().abs().max()) for name in ours)
@@ -191,7 +195,7 @@ def test_gradient_comes_from_targets_that_count_alone() -> None:
 @pytest.mark.parametrize("name", ["", *HASHINGS])
 def test_a_hashing_is_scored_with_what_is_drawn_for_each_batch(tested: Any, name: str, kind: str) -> None:
     """Batches of 4 from examples 0, 4 and 8 on: each draws its own hash functions."""
-    made, found = tested
+    made, result = tested
     sums = torch.zeros(3, dtype=torch.float64)
     for start in (0, 4, 8):
         batch = data().reader(kind)(np.arange(start, min(start + 4, EVAL)), None)
@@ -207,44 +211,44 @@ def test_a_hashing_is_scored_with_what_is_drawn_for_each_batch(tested: Any, name
     loss, accuracy = float(sums[0] / sums[2]), float(100 * sums[1] / sums[2])
     called = f"_{name}" if name else ""
     if kind == "test" or not name:
-        assert found[f"{kind}/loss{called}"].value == pytest.approx(loss, rel=1e-5)
-        assert found[f"{kind}/accuracy{called}"].value == pytest.approx(accuracy, rel=1e-12)
+        assert result[f"{kind}/loss{called}"].value == pytest.approx(loss, rel=1e-5)
+        assert result[f"{kind}/accuracy{called}"].value == pytest.approx(accuracy, rel=1e-12)
     else:
-        assert found[f"test/loss{called}"].validation == pytest.approx(loss, rel=1e-5)
-        assert found[f"test/accuracy{called}"].validation == pytest.approx(accuracy, rel=1e-12)
+        assert result[f"test/loss{called}"].validation == pytest.approx(loss, rel=1e-5)
+        assert result[f"test/accuracy{called}"].validation == pytest.approx(accuracy, rel=1e-12)
 
 
 def test_hashings_are_told_apart(tested: Any) -> None:
-    _, found = tested
-    losses = [found[f"test/loss{name}"].value for name in ("", "_exact", "_lsh8", "_lsh1")]
+    _, result = tested
+    losses = [result[f"test/loss{name}"].value for name in ("", "_exact", "_lsh8", "_lsh1")]
     assert len({round(loss, 4) for loss in losses}) == 4
 
 
 def test_exact_is_exact(tested: Any) -> None:
-    made, found = tested
-    wanted = by_hand(made.net, data(), "test", CallSettings(hashing=HASHINGS["exact"]))
-    assert found["test/loss_exact"].value == pytest.approx(wanted["nll"] / wanted["targets"], rel=1e-5)
+    made, result = tested
+    expected = by_hand(made.net, data(), "test", CallSettings(hashing=HASHINGS["exact"]))
+    assert result["test/loss_exact"].value == pytest.approx(expected["nll"] / expected["targets"], rel=1e-5)
 
 
 def test_names_of_hashings(tested: Any) -> None:
     """What validated a further setting stands beside it and is not listed."""
-    _, found = tested
+    _, result = tested
     names = ["test/{}", "val/{}", *(f"test/{{}}_{name}" for name in HASHINGS)]
-    assert set(found) == {name.format(metric) for name in names for metric in ("loss", "accuracy")}
-    assert "test/accuracy_lsh8" in found
-    assert found["test/loss_lsh8"].validation != found["test/loss"].validation
-    assert found["test/accuracy_lsh8"].unit == "percent"
-    assert found["test/accuracy_lsh8"].count == found["test/accuracy"].count
+    assert set(result) == {name.format(metric) for name in names for metric in ("loss", "accuracy")}
+    assert "test/accuracy_lsh8" in result
+    assert result["test/loss_lsh8"].validation != result["test/loss"].validation
+    assert result["test/accuracy_lsh8"].unit == "percent"
+    assert result["test/accuracy_lsh8"].count == result["test/accuracy"].count
 
 
 def test_a_hashing_is_a_point_of_a_sweep_over_rounds(tested: Any) -> None:
-    _, found = tested
-    assert found["test/accuracy"].protocol == {"examples": EVAL}
+    _, result = tested
+    assert result["test/accuracy"].protocol == {"examples": EVAL}
     for metric in ("accuracy", "loss"):
-        said = found[f"test/{metric}_lsh8"].protocol
+        output = result[f"test/{metric}_lsh8"].protocol
         swept = {"examples": EVAL, "sweep": "rounds", "of": f"test/{metric}", "rounds": 8}
-        assert said == HASHINGS["lsh8"].describe() | swept
-    assert found["test/accuracy_exact"].protocol["rounds"] == "exact", "without rounds its name stands there"
+        assert output == HASHINGS["lsh8"].describe() | swept
+    assert result["test/accuracy_exact"].protocol["rounds"] == "exact", "without rounds its name stands there"
 
 
 def test_weights_and_own_hashing_stay_as_they_were() -> None:
@@ -258,11 +262,11 @@ def test_weights_and_own_hashing_stay_as_they_were() -> None:
 
 
 def test_the_same_numbers_twice(tested: Any) -> None:
-    _, wanted = tested
+    _, expected = tested
     torch.manual_seed(99)
     torch.rand(7)
-    found = evaluated(task(hashing(), hashings=HASHINGS))
-    assert {name: m.value for name, m in found.items()} == {name: m.value for name, m in wanted.items()}
+    result = evaluated(task(hashing(), hashings=HASHINGS))
+    assert {name: m.value for name, m in result.items()} == {name: m.value for name, m in expected.items()}
 
 
 def test_training_goes_on_as_if_nothing_was_scored() -> None:

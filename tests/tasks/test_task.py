@@ -1,4 +1,4 @@
-"""What every task inherits: state carried over batches survives in global row order."""
+"""Inherited by every task: state carried over batches survives in global row order."""
 
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,8 @@ class Carrying(Toy):
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         seen = self.carried.get("seen", torch.zeros(3, 1))
         self.carried = {"seen": torch.tanh(seen + self.net.weight.detach() + batch)}
-        found = super().training_step((float(batch), 1), batch_idx)
-        return {**found, "loss": (self.net(seen) * batch).sum()}
+        result = super().training_step((float(batch), 1), batch_idx)
+        return {**result, "loss": (self.net(seen) * batch).sum()}
 
 
 def carry(folder: Path, steps: int, resume: Path | None = None) -> Carrying:

@@ -65,7 +65,7 @@ def test_error_rates_are_over_all_sequences() -> None:
     for _ in range(50):
         rows = [[chance.integers(1, 14, chance.integers(0, 8)).tolist() for _ in range(3)] for _ in "fw"]
         metric.update(*map(spaced, rows))
-        errors += sum(changes(found, wanted) for found, wanted in zip(*rows, strict=True))
+        errors += sum(changes(result, expected) for result, expected in zip(*rows, strict=True))
         symbols += sum(map(len, rows[1]))
     assert int(metric.count) == symbols
     assert float(metric.compute()) == pytest.approx(100 * errors / symbols, rel=1e-12)
@@ -82,14 +82,14 @@ def by_hand(net: Transcriber, split: str) -> dict[str, Any]:
     for i in range(EVAL):
         one = data().reader(split)(np.array([i]), None)
         hidden = net.eval()(one.inputs)
-        said = one.targets[0].tolist()
+        output = one.targets[0].tolist()
         sums["nll"] += float(net.head.nll(hidden, one.lengths, one.targets)[0])  # type: ignore[arg-type]
         best = net.head.logits(hidden)[0].argmax(-1).tolist()
-        heard = [a for t, a in enumerate(best) if a and (t == 0 or a != best[t - 1])]
-        sums["errors"] += changes(heard, said)
-        sums["targets"] += len(said)
-        sums["heard"].append(heard)
-        sums["said"].append(said)
+        decoded = [a for t, a in enumerate(best) if a and (t == 0 or a != best[t - 1])]
+        sums["errors"] += changes(decoded, output)
+        sums["targets"] += len(output)
+        sums["heard"].append(decoded)
+        sums["said"].append(output)
     return sums
 
 
@@ -105,15 +105,15 @@ def tested() -> tuple[Transcription, dict[str, Any]]:
 @pytest.mark.parametrize("split", ["test", "val"])
 def test_scores_are_those_of_the_plain_loop(tested: Any, split: str) -> None:
     made, measured = tested
-    wanted = by_hand(made.net, split)
+    expected = by_hand(made.net, split)
     loss, per = measured[f"{split}/loss"], measured[f"{split}/per"]
-    assert loss.value == pytest.approx(wanted["nll"] / wanted["targets"], rel=1e-5)
-    assert per.value == pytest.approx(100 * wanted["errors"] / wanted["targets"], rel=1e-12)
-    assert 0 < wanted["errors"] != wanted["targets"], "something is heard, and not all of it is wrong"
+    assert loss.value == pytest.approx(expected["nll"] / expected["targets"], rel=1e-5)
+    assert per.value == pytest.approx(100 * expected["errors"] / expected["targets"], rel=1e-12)
+    assert 0 < expected["errors"] != expected["targets"], "something is heard, and not all of it is wrong"
     assert (loss.unit, per.unit, per.count, per.split) == (
         "nats per phoneme",
         "percent",
-        wanted["targets"],
+        expected["targets"],
         split,
     )
     assert per.protocol == {"examples": EVAL}
@@ -122,17 +122,17 @@ def test_scores_are_those_of_the_plain_loop(tested: Any, split: str) -> None:
 
 def test_what_was_heard_is_shown_in_order(tested: Any) -> None:
     made, _ = tested
-    wanted = by_hand(made.net, "test")
+    expected = by_hand(made.net, "test")
 
     def spelt(ids: list[int]) -> str:
         return " ".join(f"p{i}" for i in ids)
 
     columns, rows = made.samples(5)
     assert columns == ["reference", "hypothesis"]
-    pairs = [[spelt(said), spelt(heard)] for said, heard in zip(wanted["said"], wanted["heard"], strict=True)]
+    pairs = [[spelt(a), spelt(b)] for a, b in zip(expected["said"], expected["heard"], strict=True)]
     assert rows == pairs[:5]
-    assert made.outputs() == "".join(f"{heard}\n" for _, heard in pairs)
-    assert any(heard for _, heard in pairs)
+    assert made.outputs() == "".join(f"{decoded}\n" for _, decoded in pairs)
+    assert any(decoded for _, decoded in pairs)
 
 
 def test_what_is_not_public_stays_out_of_records() -> None:
@@ -165,13 +165,13 @@ def test_an_evaluation_alone_has_no_pace() -> None:
 
 @pytest.mark.parametrize("size", [1, 9])
 def test_the_size_of_evaluation_batches_changes_nothing(size: int) -> None:
-    found = []
+    result = []
     for one in (4, size):
         made = task()
         trainer().test(made, datamodule=data(eval_batch_size=one), verbose=False)
-        found.append({m.name: m.value for m in made.measurements()})
-    assert found[0] == pytest.approx(found[1], rel=1e-6)
-    assert found[0]["test/per"] == found[1]["test/per"]
+        result.append({m.name: m.value for m in made.measurements()})
+    assert result[0] == pytest.approx(result[1], rel=1e-6)
+    assert result[0]["test/per"] == result[1]["test/per"]
 
 
 def trained_by_hand(steps: int) -> tuple[Transcriber, list[float]]:
@@ -192,12 +192,12 @@ def trained_by_hand(steps: int) -> tuple[Transcriber, list[float]]:
 def test_updates_are_those_of_the_plain_loop_for_any_micro_batches(micro_batches: int) -> None:
     made, curves = task(), Curves(every_steps=1)
     trainer(4, micro_batches, limit_val_batches=0, callbacks=[curves]).fit(made, datamodule=data())
-    wanted, points = trained_by_hand(4)
+    expected, points = trained_by_hand(4)
     begun = network()
-    for mine, theirs, first in zip(
-        made.net.parameters(), wanted.parameters(), begun.parameters(), strict=True
+    for mine, official, first in zip(
+        made.net.parameters(), expected.parameters(), begun.parameters(), strict=True
     ):
-        assert float((mine - theirs).abs().max()) < 1e-5
+        assert float((mine - official).abs().max()) < 1e-5
         assert float((mine - first).abs().max()) > 1e-5, "it learns"
     assert [value for _, value in curves.curves["train/loss"]] == pytest.approx(points, rel=1e-5)
 
@@ -206,5 +206,7 @@ def test_validation_in_training_scores_the_whole_split() -> None:
     made = task()
     run = trainer(4, val_check_interval=4)
     run.fit(made, datamodule=data())
-    wanted = by_hand(made.net, "val")
-    assert float(run.callback_metrics["val/per"]) == pytest.approx(100 * wanted["errors"] / wanted["targets"])
+    expected = by_hand(made.net, "val")
+    assert float(run.callback_metrics["val/per"]) == pytest.approx(
+        100 * expected["errors"] / expected["targets"]
+    )

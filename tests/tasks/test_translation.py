@@ -43,46 +43,48 @@ def batch() -> PairBatch:
 
 def test_loss_is_the_smoothed_sum_over_the_tokens_of_the_whole_update() -> None:
     module, pairs = task(label_smoothing=0.1), batch()
-    found = module.training_step(pairs, 0)
+    result = module.training_step(pairs, 0)
     hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
     log_probs = module.net.vocabulary.log_probs(hidden).detach()
-    wanted, plain = 0.0, 0.0
+    expected, plain = 0.0, 0.0
     for row, length in ((0, 4), (1, 2)):
         for t in range(length):
             gold = int(pairs.target_out[row, t])
             p = log_probs[row, t]
             others = sum(float(p[v]) for v in range(SIZE) if v != gold)
-            wanted -= 0.9 * float(p[gold]) + 0.1 / (SIZE - 1) * others
+            expected -= 0.9 * float(p[gold]) + 0.1 / (SIZE - 1) * others
             plain -= float(p[gold])
-    assert found["loss"].item() == pytest.approx(wanted / 24)
-    assert float(found["sums"]["loss"]) == pytest.approx(wanted)
-    assert float(found["sums"]["nll"]) == pytest.approx(plain)
-    assert int(found["sums"]["tokens"]) == 6
+    assert result["loss"].item() == pytest.approx(expected / 24)
+    assert float(result["sums"]["loss"]) == pytest.approx(expected)
+    assert float(result["sums"]["nll"]) == pytest.approx(plain)
+    assert int(result["sums"]["tokens"]) == 6
 
 
 def test_without_smoothing_it_is_cross_entropy() -> None:
     module, pairs = task(label_smoothing=0.0), batch()
     logits = module.net.vocabulary.logits(module.net(pairs.source, pairs.source_lengths, pairs.target_in).y)
-    wanted = cross_entropy(logits.flatten(0, 1), pairs.target_out.flatten(), ignore_index=0, reduction="sum")
-    assert float(module.training_step(pairs, 0)["sums"]["loss"]) == pytest.approx(wanted.item())
+    expected = cross_entropy(
+        logits.flatten(0, 1), pairs.target_out.flatten(), ignore_index=0, reduction="sum"
+    )
+    assert float(module.training_step(pairs, 0)["sums"]["loss"]) == pytest.approx(expected.item())
 
 
 def test_the_divergence_is_a_declared_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Translation, "data", SimpleNamespace(tokenizer=SimpleNamespace(pad_id=0)))
     module, pairs = task(label_smoothing=0.2, divergence=True), batch()
-    found = module.training_step(pairs, 0)
+    result = module.training_step(pairs, 0)
     hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
     logits, valid = module.net.vocabulary.logits(hidden), pairs.target_out != 0
-    wanted = smoothed_divergence(logits[valid], pairs.target_out[valid], 0.2, padding=0).sum()
-    assert float(found["sums"]["loss"]) == pytest.approx(wanted.item())
-    assert found["loss"].item() == pytest.approx(wanted.item() / 24)
+    expected = smoothed_divergence(logits[valid], pairs.target_out[valid], 0.2, padding=0).sum()
+    assert float(result["sums"]["loss"]) == pytest.approx(expected.item())
+    assert result["loss"].item() == pytest.approx(expected.item() / 24)
     other = task(label_smoothing=0.2)
     usual = other.training_step(pairs, 0)
-    assert float(found["sums"]["nll"]) == pytest.approx(float(usual["sums"]["nll"]))
-    assert abs(float(usual["sums"]["loss"]) - wanted.item()) > 0.1
-    said = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": 0.2}
-    assert other.forced("loss") == said
-    assert module.forced("loss") == said | {"divergence": True}
+    assert float(result["sums"]["nll"]) == pytest.approx(float(usual["sums"]["nll"]))
+    assert abs(float(usual["sums"]["loss"]) - expected.item()) > 0.1
+    output = {"teacher_forced": True, "end_symbol": "counted", "label_smoothing": 0.2}
+    assert other.forced("loss") == output
+    assert module.forced("loss") == output | {"divergence": True}
     assert module.forced("nll") == other.forced("nll")
 
 
@@ -105,10 +107,10 @@ def test_the_target_may_have_its_share_of_the_smoothing() -> None:
     )
     hidden = module.net(pairs.source, pairs.source_lengths, pairs.target_in).y
     logits, valid = module.net.vocabulary.logits(hidden), pairs.target_out != 0
-    wanted = cross_entropy(logits[valid], pairs.target_out[valid], label_smoothing=0.2, reduction="sum")
-    found, usual = (float(m.training_step(pairs, 0)["sums"]["loss"]) for m in (module, other))
-    assert found == pytest.approx(wanted.item(), rel=1e-12)
-    assert abs(usual - found) > 0.01
+    expected = cross_entropy(logits[valid], pairs.target_out[valid], label_smoothing=0.2, reduction="sum")
+    result, usual = (float(m.training_step(pairs, 0)["sums"]["loss"]) for m in (module, other))
+    assert result == pytest.approx(expected.item(), rel=1e-12)
+    assert abs(usual - result) > 0.01
     assert module.forced("loss") == other.forced("loss") | {"smoothing_over_all": True}
     assert module.forced("nll") == other.forced("nll")
     with pytest.raises(ValueError, match=r"smoothing_over_all.*divergence"):
@@ -123,19 +125,19 @@ def test_smoothing_out_of_range(epsilon: float) -> None:
 
 def test_a_record_states_settings_of_the_search_that_are_not_the_usual() -> None:
     search = task(beam=5, length_penalty=1.0, max_extra=7).search
-    assert search.stated == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
+    assert search.protocol == {"beam": 5, "length_penalty": 1.0, "max_extra": 7}
     more = {"length_form": "power", "min_length": 1, "max_ratio": 0.0}
-    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.stated == search.stated | more
+    assert task(beam=5, length_penalty=1.0, max_extra=7, **more).search.protocol == search.protocol | more
 
 
 def test_hypotheses_are_searched_as_the_task_says() -> None:
     pairs, tokenizer = batch(), SimpleNamespace(bos_id=1, eos_id=2, pad_id=0)
     for more in ({}, {"length_form": "power", "min_length": 3, "max_ratio": 2.0}):
         module = task(beam=3, length_penalty=0.4, max_extra=4, **more).eval()
-        found = decode_batch(
+        result = decode_batch(
             module.net, pairs.source, pairs.source_lengths, tokenizer, module.search._replace(n_best=2)
         )
-        wanted = translate(
+        expected = translate(
             module.net,
             pairs.source,
             pairs.source_lengths,
@@ -148,17 +150,17 @@ def test_hypotheses_are_searched_as_the_task_says() -> None:
             n_best=2,
             **more,
         )
-        assert found == wanted
-        assert len(found.ids) == 4
+        assert result == expected
+        assert len(result.ids) == 4
 
 
 def test_scores_weigh_tokens_and_sentences() -> None:
     rows = [Sentence(2.0, 3.0, 4, "eins", "eins"), Sentence(6.0, 7.0, 1, "zwo", "zwei")]
-    found = TranslationScores("de").scored(rows)
-    assert found["nll"] == pytest.approx(8.0 / 5)
-    assert found["loss"] == pytest.approx(10.0 / 5)
-    assert found["ppl"] == pytest.approx(4.953032, rel=1e-6)
-    assert found["exact_match"] == 50.0
+    result = TranslationScores("de").scored(rows)
+    assert result["nll"] == pytest.approx(8.0 / 5)
+    assert result["loss"] == pytest.approx(10.0 / 5)
+    assert result["ppl"] == pytest.approx(4.953032, rel=1e-6)
+    assert result["exact_match"] == 50.0
 
 
 class FakeData:

@@ -54,11 +54,11 @@ def train(
 
 def train_logged(log: EventLog, callbacks: list[pl.Callback], **settings: Any) -> pl.Trainer:
     """Trains a toy whose rows are events."""
-    found: list[pl.Trainer] = []
+    result: list[pl.Trainer] = []
 
     class Find(pl.Callback):
         def setup(self, trainer: pl.Trainer, *_: Any, **__: Any) -> None:
-            found.append(trainer)
+            result.append(trainer)
 
-    logger = EventLogger(log, lambda: found[0].global_step)
+    logger = EventLogger(log, lambda: result[0].global_step)
     return train([Find(), *callbacks], logger=logger, **settings)

@@ -111,10 +111,10 @@ def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
 def test_plain_progress(capsys: pytest.CaptureFixture[str]) -> None:
     curves = Curves(every_steps=1)
     train([curves, Progress(curves, plain_every_s=0.0)], steps=3, val_check_interval=3)
-    said = capsys.readouterr().err
-    assert "step 2/3  loss 1.000" in said
-    assert "tokens/s" in said
-    assert "step 3/3  val/loss 3" in said
+    output = capsys.readouterr().err
+    assert "step 2/3  loss 1.000" in output
+    assert "tokens/s" in output
+    assert "step 3/3  val/loss 3" in output
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.4, "1:05"), (3723, "1:02:03")])

@@ -1,4 +1,4 @@
-"""When training ends early."""
+"""Training ends early by its rule."""
 
 import pytest
 

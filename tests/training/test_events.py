@@ -23,9 +23,9 @@ def test_a_run_says_that_it_trains_and_then_only_where_nothing_else_does(
 ) -> None:
     log = EventLog(tmp_path)
     train_logged(log, [Curves(2, log), Heartbeat(log, every_s)], steps=3, val_check_interval=2)
-    found = kinds(log)
-    assert [one for one in found if one[0] == "training"] == beats
-    assert [one for one in found if one[0] != "training"] == [("train", 2), ("val", 2), ("train", 3)]
+    result = kinds(log)
+    assert [one for one in result if one[0] == "training"] == beats
+    assert [one for one in result if one[0] != "training"] == [("train", 2), ("val", 2), ("train", 3)]
 
 
 def test_numbers_of_tensors_are_numbers(tmp_path: Path) -> None:

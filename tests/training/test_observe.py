@@ -1,4 +1,4 @@
-"""What is logged beside the curves, under a real Trainer on a network whose gradients are known."""
+"""Logs beside the curves, under a real Trainer on a network whose gradients are known."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -56,7 +56,7 @@ class Noted(Logger):
         self.rows.append((step, dict(metrics)))
 
     def log_hyperparams(self, *_: Any, **__: Any) -> None:
-        """Nothing."""
+        """Does nothing."""
 
     @property
     def observed(self) -> dict[int, dict[str, float]]:

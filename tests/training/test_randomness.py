@@ -21,10 +21,10 @@ def draw() -> tuple[float, float, float, float]:
 def test_a_state_that_went_through_a_file_draws_the_same(tmp_path) -> None:  # type: ignore[no-untyped-def]
     draw()  # leaves half of a pair of Gaussians behind, which is part of the state
     write(tmp_path / "x.ckpt", {"state_dict": {}, "random": random_state(CPU)})
-    wanted = [draw() for _ in range(3)]
+    expected = [draw() for _ in range(3)]
     draw()
     set_random_state(read(tmp_path / "x.ckpt")["random"], CPU)
-    assert [draw() for _ in range(3)] == wanted
+    assert [draw() for _ in range(3)] == expected
 
 
 def test_ranks_and_steps_draw_different_numbers() -> None:
@@ -41,7 +41,7 @@ def test_ranks_and_steps_draw_different_numbers() -> None:
 
 
 def started(rank: int, saved: list[dict[str, Any]]) -> tuple[float, float, float, float]:
-    """What a rank of two draws first, from one common state, behind the beginning of training."""
+    """Returns the first draws of a rank of two, from a common state, after the beginning of training."""
     torch.manual_seed(5)
     random.seed(5)
     np.random.seed(5)  # noqa: NPY002
@@ -64,12 +64,12 @@ def test_at_the_beginning_rank_0_goes_on_and_others_are_their_own() -> None:
 
 
 def test_each_rank_gets_its_own_state_back() -> None:
-    states, wanted = [], []
+    states, expected = [], []
     for seed in (1, 2):
         torch.manual_seed(seed)
         states.append(random_state(CPU))
-        wanted.append(draw()[2:])
-    assert [started(rank, states)[2:] for rank in (0, 1)] == wanted
+        expected.append(draw()[2:])
+    assert [started(rank, states)[2:] for rank in (0, 1)] == expected
 
 
 def test_on_another_number_of_ranks_they_are_seeded_anew() -> None:

@@ -1,4 +1,4 @@
-"""Which checkpoints are written, which are kept, which make the final model."""
+"""Checkpoints that are written, kept, and used for the final model."""
 
 import math
 from pathlib import Path
@@ -105,12 +105,12 @@ def test_what_a_killed_save_left_goes(tmp_path: Path) -> None:
 
 def test_a_best_is_taken_up_where_its_file_is(tmp_path: Path) -> None:
     plan = Checkpoints(4, best="val/loss")
-    for there, wanted in ((False, None), (True, (2, 2.0))):
+    for there, expected in ((False, None), (True, (2, 2.0))):
         saver = StepCheckpoints(tmp_path, plan, DurableIO())
         if there:
             best_path(tmp_path, 2).touch()
         saver.load_state_dict({"best": (2, 2.0)})
-        assert saver.best == wanted, "a run that goes on from another's training has a best of its own"
+        assert saver.best == expected, "a run that goes on from another's training has a best of its own"
 
 
 def test_a_best_that_is_not_measured_is_refused(tmp_path: Path) -> None:
@@ -151,6 +151,6 @@ def test_weights_are_those_of_the_step(tmp_path: Path) -> None:
     files = DurableIO()
     saver = StepCheckpoints(tmp_path, Checkpoints(8), files)
     trainer = train([Curves(), saver], steps=8, val_check_interval=8, plugins=[files])
-    wanted = trainer.lightning_module.state_dict()
-    found = read(saver.final(8)[0])["state_dict"]
-    assert all(torch.equal(found[name], wanted[name]) for name in wanted)
+    expected = trainer.lightning_module.state_dict()
+    result = read(saver.final(8)[0])["state_dict"]
+    assert all(torch.equal(result[name], expected[name]) for name in expected)

@@ -15,9 +15,9 @@ from repro.training.stop_request import StopRequest
 def test_a_signal_sets_the_flag_and_handlers_are_put_back(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with StopRequest() as request:
-        assert not request.asked
+        assert not request.is_requested
         os.kill(os.getpid(), number)
-        assert request.asked
+        assert request.is_requested
         assert request.by_user == (number == signal.SIGINT)
     assert signal.getsignal(number) is before
 

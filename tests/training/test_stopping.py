@@ -104,8 +104,8 @@ def test_a_validation_of_unknown_length_runs(tmp_path: Path) -> None:
             callbacks=[Stopping(request, saver, EventLog(tmp_path))], accelerator="cpu", logger=False,
             enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
-        (found,) = trainer.validate(Toy(), DataLoader(Unknown()), verbose=False)
-    assert found == {"val/loss": 0.0}
+        (result,) = trainer.validate(Toy(), DataLoader(Unknown()), verbose=False)
+    assert result == {"val/loss": 0.0}
 
 
 def test_a_signal_in_the_last_validation_leaves_that_to_be_repeated(tmp_path: Path) -> None:

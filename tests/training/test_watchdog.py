@@ -76,10 +76,10 @@ def test_it_tells_before_it_ends_and_takes_its_siblings_along() -> None:
     os.set_inheritable(write, True)
     assert exit_code(child(work, limit_s=0.5)) == 1
     os.close(write)
-    said = b""
+    output = b""
     while part := os.read(read, 1000):  # ends when every process that could write has gone
-        said += part
-    assert b"nothing moved for 0.5 s (training, step 5)" in said
+        output += part
+    assert b"nothing moved for 0.5 s (training, step 5)" in output
 
 
 @pytest.mark.parametrize("hangs", ["farewell", "stderr"])

@@ -46,7 +46,7 @@ def token_batches(
         max_length: longer pairs are left out (see :func:`fitting`).
 
     Returns:
-        Indices of the rows of each batch; every pair that fits stands in exactly one.
+        Indices of the rows of each batch; every pair that fits is in exactly one.
 
     Raises:
         UserError: nothing fits.
@@ -186,5 +186,5 @@ def pair_batch(
     source, source_lengths = padded([np.concatenate([row, end]) for row in sources], pad)
     target_in, _ = padded([np.concatenate([begin, row]) for row in targets], pad)
     target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], pad)
-    which = torch.from_numpy(np.asarray(index, np.int64))
-    return PairBatch(source, source_lengths, target_in, target_out, target_lengths, which, step_targets)
+    indices = torch.from_numpy(np.asarray(index, np.int64))
+    return PairBatch(source, source_lengths, target_in, target_out, target_lengths, indices, step_targets)

@@ -50,21 +50,21 @@ class Streams:
 
     def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
         """This rank's batches; none where there are more ranks than streams."""
-        length, mine = n_targets // self.rows, np.arange(rank, self.rows, world, dtype=np.int64)
-        segments = -(-length // self.seq_len) if mine.size else 0
-        return Lazy(_StreamCut(length, self.seq_len, mine).segment, range(segments))
+        length, rows = n_targets // self.rows, np.arange(rank, self.rows, world, dtype=np.int64)
+        segments = -(-length // self.seq_len) if rows.size else 0
+        return Lazy(_StreamCut(length, self.seq_len, rows).segment, range(segments))
 
 
 @dataclass(frozen=True)
 class _StreamCut:
     length: int
     seq_len: int
-    mine: Int64s
+    rows: Int64s
 
     def segment(self, i: int) -> Segment:
         begin = i * self.seq_len
         width = min(self.seq_len, self.length - begin)
-        return Segment(rows_from(self.mine * self.length + begin, width), self.mine, reset_memory=i == 0)
+        return Segment(rows_from(self.rows * self.length + begin, width), self.rows, reset_memory=i == 0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from repro.data.tokenizers.vocabulary import Filed
 
 
 class DataModule(LightningDataModule, ABC):
-    """A datamodule whose training position is part of checkpoints, and whose evaluations are given to it.
+    """A datamodule whose training position is part of checkpoints; tasks set its evaluations.
 
     The global batch is a pure function of (seed, epoch, step). Lightning restores a loader's own state only where it
     thinks an epoch unfinished; a datamodule's always.

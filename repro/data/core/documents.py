@@ -75,15 +75,15 @@ class DocumentRows:
     ) -> Segment:
         """The blocks of some rows at a step."""
         starts, lengths, first = self.blocks
-        at = rows * self.steps + step
+        blocks = rows * self.steps + step
         return Segment(
-            rows_from(starts[at], self.seq_len),
+            rows_from(starts[blocks], self.seq_len),
             rows,
             reset_memory=step == 0,
             micro_batch=micro_batch,
             step_targets=step_targets,
-            lengths=lengths[at],
-            begins=first[at],
+            lengths=lengths[blocks],
+            begins=first[blocks],
         )
 
     def plan_epoch(self, share: Share) -> Lazy[Segment]:
@@ -106,5 +106,5 @@ class DocumentRows:
 
     def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
         """This rank's batches of an evaluation; none where there are more ranks than rows."""
-        cut, mine = self.until(n_targets), np.arange(rank, self.rows, world, dtype=np.int64)
-        return Lazy(partial(cut.segment, rows=mine), range(cut.steps if mine.size else 0))
+        cut, rows = self.until(n_targets), np.arange(rank, self.rows, world, dtype=np.int64)
+        return Lazy(partial(cut.segment, rows=rows), range(cut.steps if rows.size else 0))

@@ -54,7 +54,7 @@ class HashedDraws:
         return value
 
     def chance(self, percent: int) -> bool:
-        """Whether something happens that does in so many cases of a hundred."""
+        """Draws True with a probability in per cent."""
         return self.below(100) < percent
 
     def one_of(self, choices: tuple[str, ...]) -> str:
@@ -78,9 +78,9 @@ def first_of(
         good: whether it is kept; else it is drawn again.
         key: items with one key come once; None keeps all.
     """
-    seen = set[Hashable]()
+    distinct = set[Hashable]()
     for index in count():
         item = next(item for attempt in count() if good(item := make(index, attempt)))
-        if key is None or key(item) not in seen:
-            seen.add(None if key is None else key(item))
+        if key is None or key(item) not in distinct:
+            distinct.add(None if key is None else key(item))
             yield item

@@ -47,8 +47,8 @@ class Build:
         counts = examples.targets.flatten() >= 0
         if not bool(counts.all()):
             examples = examples._replace(scored=counts.nonzero()[:, 0])
-        which = torch.from_numpy(np.ascontiguousarray(rows.indices))
-        return ExampleBatch(examples, which, rows.step_targets)
+        indices = torch.from_numpy(np.ascontiguousarray(rows.indices))
+        return ExampleBatch(examples, indices, rows.step_targets)
 
 
 class ExampleData(DataModule):
@@ -162,7 +162,7 @@ class ExampleData(DataModule):
         rank, world, _ = self.share
         own = np.arange(rank, self.expected(evaluation)["examples"], world, dtype=np.int64)
         starts = range(0, max(1, len(own)), self.eval_batch_size)
-        return [Rows(own[at : at + self.eval_batch_size], None, 0) for at in starts]
+        return [Rows(own[start : start + self.eval_batch_size], None, 0) for start in starts]
 
     def _random(self, split: str, drawn: RandomBatches) -> list[Rows]:
         """This rank's share of random batches, examples drawn without replacement from the split in random order."""

@@ -111,7 +111,7 @@ class GeneratedData(ExampleData, Generic[Made]):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the examples depend on beside their split."""
+        """The settings on which the examples depend, beside their split."""
         return {name: value for name, value in asdict(self.table).items() if name != "split"}
 
     @cached_property

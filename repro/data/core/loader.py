@@ -147,7 +147,7 @@ class PlannedLoader(Generic[Item, Batch]):
         return self._planned[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the beginning of an epoch; takes effect with the next iterator."""
+        """Moves to the beginning of an epoch; takes effect with the next iterator."""
         self.epoch, self.batch = epoch, 0
 
     def state_dict(self) -> dict[str, int]:
@@ -155,7 +155,7 @@ class PlannedLoader(Generic[Item, Batch]):
         return {"epoch": self.epoch, "batch": self.batch, "parts": self._micro_batches}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes to a saved position.
+        """Moves to a saved position.
 
         Raises:
             UserError: it lies inside an epoch that was cut into other micro-batches.

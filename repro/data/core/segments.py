@@ -74,22 +74,22 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         segment: which targets.
         scored: ``(N,)``, the tokens that count where they are targets; None is all of them.
     """
-    at, lengths = segment.targets, segment.lengths
+    places_in, lengths = segment.targets, segment.lengths
     if lengths is not None:
-        at = np.minimum(at, len(tokens) - 2)  # padding may lie beyond the end
-    targets = np.asarray(tokens[at + 1], np.int64)
+        places_in = np.minimum(places_in, len(tokens) - 2)  # padding may lie beyond the end
+    targets = np.asarray(tokens[places_in + 1], np.int64)
     if segment.skip is not None:
-        targets[np.arange(at.shape[1]) < segment.skip[:, None]] = UNSCORED
+        targets[np.arange(places_in.shape[1]) < segment.skip[:, None]] = UNSCORED
     if lengths is not None:
-        targets[np.arange(at.shape[1]) >= lengths[:, None]] = UNSCORED
+        targets[np.arange(places_in.shape[1]) >= lengths[:, None]] = UNSCORED
     if scored is not None:
-        targets[~np.asarray(scored[at + 1], np.bool_)] = UNSCORED
+        targets[~np.asarray(scored[places_in + 1], np.bool_)] = UNSCORED
     places = None
     if any(marks is not None for marks in (segment.skip, scored, lengths)):
         places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
     n_scored = targets.size if places is None else len(places)
     return StreamBatch(
-        ids=torch.from_numpy(np.asarray(tokens[at], np.int64)),
+        ids=torch.from_numpy(np.asarray(tokens[places_in], np.int64)),
         targets=torch.from_numpy(targets),
         scored=None if n_scored == targets.size else places,
         indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),

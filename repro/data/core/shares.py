@@ -35,7 +35,7 @@ class Share(NamedTuple):
     def examples(self, rows: int, micro_batch: int) -> slice:
         """Rows of a global batch of independent examples that this rank takes with a micro-batch.
 
-        Rows are strided, so that the shares of a batch sorted by length are alike.
+        Rows are strided, so that the shares of a batch sorted by length have similar lengths.
         """
         return slice(self.rank * self.micro_batches + micro_batch, rows, self.world * self.micro_batches)
 

@@ -78,8 +78,8 @@ class Column:
 
     def counted_in(self, segment: Segment) -> int:
         """Scored ones among all targets of a segment."""
-        at = segment.targets
-        return at.size if self.scored is None else int(np.count_nonzero(self.scored[at + 1]))
+        targets = segment.targets
+        return targets.size if self.scored is None else int(np.count_nonzero(self.scored[targets + 1]))
 
     def build(self, segment: Segment) -> StreamBatch:
         """The batch of a segment."""
@@ -274,17 +274,17 @@ class StreamData(DataModule):
 
     def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
         """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
-        how = evaluation.selection
-        how = how if isinstance(how, TextCut) else TextCut(self.seq_len)
-        if how.batches is not None:
-            return RandomWindows(how.seq_len, how.rows, how.batches, self.seed), None
-        if how.documents:
+        cut = evaluation.selection
+        cut = cut if isinstance(cut, TextCut) else TextCut(self.seq_len)
+        if cut.batches is not None:
+            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), None
+        if cut.documents:
             return DocumentRows(
-                self.documents(self.split(evaluation.kind)), how.seq_len, how.rows
-            ), how.tokens
-        if how.stride is None:
-            return Streams(how.seq_len, how.rows), how.tokens
-        return Windows(how.seq_len, how.stride, how.rows), how.tokens
+                self.documents(self.split(evaluation.kind)), cut.seq_len, cut.rows
+            ), cut.tokens
+        if cut.stride is None:
+            return Streams(cut.seq_len, cut.rows), cut.tokens
+        return Windows(cut.seq_len, cut.stride, cut.rows), cut.tokens
 
 
 def _at_most(available: int, limit: int | None) -> int:

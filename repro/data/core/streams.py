@@ -32,7 +32,7 @@ class Epoch:
     """The batches of one epoch for one rank, micro-batches of a step one after another.
 
     Attributes:
-        order: where rows lie.
+        order: positions of the rows.
         steps: global batches.
         rows: of the global batch.
         share: this rank's place.

@@ -47,7 +47,7 @@ class Gpt2Bpe(Filed):
         self.eos_id = self.bos_id = self.vocab_size - 1
 
     @classmethod
-    def of(cls, content: bytes) -> "Gpt2Bpe":
+    def parse(cls, content: bytes) -> "Gpt2Bpe":
         """Makes the tokeniser from GPT-2's own ``tokenizer.json``."""
         try:
             file = json.loads(content)
@@ -75,7 +75,7 @@ def load_gpt2(path: Path) -> Gpt2Bpe:
         UserError: there is no such file, or it is another.
     """
     try:
-        return Gpt2Bpe.of(path.read_bytes())
+        return Gpt2Bpe.parse(path.read_bytes())
     except OSError as error:
         raise UserError(f"--tokenizer {path}: {error.strerror}") from None
     except UserError as error:

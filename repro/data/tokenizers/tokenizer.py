@@ -63,9 +63,9 @@ class ByteBpe(Special):
         if self._library.get_vocab_size() != self._library.get_vocab_size(with_added_tokens=False):
             raise UserError("this BPE file has added tokens, which text could imitate; use one without")
         encode_all(self._library)
-        if (found := self.decode(self.encode(ANY_TEXT))) != ANY_TEXT:
+        if (decoded := self.decode(self.encode(ANY_TEXT))) != ANY_TEXT:
             raise UserError(
-                f"this BPE file changes text: {ANY_TEXT!r} comes back as {found!r}; use one that does not"
+                f"this BPE file changes text: {ANY_TEXT!r} comes back as {decoded!r}; use one that does not"
             )
 
     @classmethod
@@ -145,21 +145,21 @@ class SentencePiece(Special):
         sp = self._library
         own = {sp.pad_id(): PAD_ID, sp.bos_id(): BOS_ID, sp.eos_id(): EOS_ID, sp.unk_id(): UNK_ID}
         ordinary = [i for i in range(pieces) if i not in own]
-        self._theirs = [-1] * SPECIALS + ordinary
-        self._ours = {i: SPECIALS + n for n, i in enumerate(ordinary)}
-        self._ours.update({theirs: ours for theirs, ours in own.items() if theirs >= 0})
+        self._official = [-1] * SPECIALS + ordinary
+        self._own = {i: SPECIALS + n for n, i in enumerate(ordinary)}
+        self._own.update({official: own_id for official, own_id in own.items() if official >= 0})
 
     @property
     def size(self) -> int:
         """Vocabulary size, the four specials included whether or not the file had them."""
-        return len(self._theirs)
+        return len(self._official)
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
-        return [[self._ours[i] for i in ids] for ids in self._library.encode(texts, out_type=int)]
+        return [[self._own[i] for i in ids] for ids in self._library.encode(texts, out_type=int)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; specials are dropped."""
-        return str(self._library.decode([self._theirs[i] for i in ids if i >= SPECIALS]))
+        return str(self._library.decode([self._official[i] for i in ids if i >= SPECIALS]))
 
 
 Subwords = ByteBpe | SentencePiece

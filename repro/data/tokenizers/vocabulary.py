@@ -93,7 +93,7 @@ def body_of(content: bytes, kind: str, *keys: str) -> list[Any]:
     """The values of some keys of a file in JSON; the first is a list of symbols.
 
     Raises:
-        UserError: the content is no such file, or a symbol comes twice.
+        UserError: the content is malformed, or a symbol is repeated.
     """
     try:
         body = json.loads(content)
@@ -135,7 +135,7 @@ class SymbolVocabulary(Filed):
         """Builds tables from symbols and settings; ValueError where they make no sense."""
 
     @classmethod
-    def of(cls, symbols: Sequence[Any], **settings: object) -> Self:
+    def from_symbols(cls, symbols: Sequence[Any], **settings: object) -> Self:
         """A vocabulary of these symbols, in the order of their ids."""
         return cls(written(cls.kind, **settings, symbols=list(symbols)))
 

@@ -83,7 +83,7 @@ def judge_number(
 
 def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
     gaps = (abs(margin.scaled(score) - margin.scaled(published)) for score in scores)
-    return any(exceeds(gap, margin.at(published)) for gap in gaps)
+    return any(exceeds(gap, margin.width_at(published)) for gap in gaps)
 
 
 def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) -> bool:
@@ -97,7 +97,7 @@ def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin, s
     """Neither the published number nor any of our interval is better than chance by more than twice the margin."""
     if rules.chance is None or ours.low is None or ours.high is None:
         return False
-    level, near = margin.scaled(rules.chance), 2 * margin.at(rules.chance)
+    level, near = margin.scaled(rules.chance), 2 * margin.width_at(rules.chance)
     ends = (margin.scaled(published), ours.low, ours.high)
     return not any(exceeds(sign * (end - level), near) for end in ends)
 
@@ -106,7 +106,7 @@ def _compare(
     ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
 ) -> str:
     """``reproduced``, ``higher``, ``lower`` or ``open``."""
-    size = margin.at(published)
+    size = margin.width_at(published)
     if unit == RATE:
         inner = _rate_interval(ours, published, rules, 1 - 2 * level)
         outer = _rate_interval(ours, published, rules, 1 - level)
@@ -121,7 +121,7 @@ def _compare(
 
 
 def difference(ours: Estimate, published: float, rules: Rules) -> Difference:
-    """Ours less the published number. Unless the paper prints a spread, its number is one more run like ours."""
+    """Subtracts the published number from ours. Without a printed spread it counts as one more run like ours."""
     assert ours.variance is not None
     gap = ours.mean - published
     sampled = _sampling_variance(published, rules)
@@ -163,7 +163,7 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: 
 
 @dataclass(frozen=True)
 class PublishedRows:
-    """What the paper prints of a claim's rows.
+    """The printed numbers of a claim's rows.
 
     Attributes:
         numbers: of the rows, best first; None where it prints none.
@@ -178,20 +178,20 @@ class PublishedRows:
     same_quantity: bool = True
 
     def relation(self, i: int, j: int) -> str:
-        """What is claimed of two rows: ``>=``, or ``=`` where they are printed closer than the margin, else ``>``."""
+        """The claimed relation of two rows: ``>=``, or ``=`` where they are printed within the margin, else ``>``."""
         first, second = self.numbers[i], self.numbers[j]
         if self.not_worse:
             return ">="
         if first is None or second is None or self.apart is None:
             return ">"
         gap = abs(self.apart.scaled(first) - self.apart.scaled(second))
-        return ">" if exceeds(gap, self.apart.at(first)) else "="
+        return ">" if exceeds(gap, self.apart.width_at(first)) else "="
 
     def effect(self, i: int, j: int, ours: Estimate, margin: Margin | None) -> float:
-        """How far apart ours are if they differ in proportion as the printed do; the margin where that is not known."""
+        """Returns the difference of ours if proportional to the printed one; the margin where that is unknown."""
         first, second = self.numbers[i] or 0.0, self.numbers[j] or 0.0
         if not self.same_quantity or not first or not second:
-            return margin.at(ours.mean) if margin else 0.0
+            return margin.width_at(ours.mean) if margin else 0.0
         if margin and margin.is_log:
             return abs(math.log(abs(second / first)))
         return abs((second - first) / first * ours.mean)
@@ -224,7 +224,7 @@ class Pair:
         return self.ahead.p_above(-self.margin if self.relation == ">=" else 0.0) <= level
 
     def power(self, level: float) -> float | None:
-        """How often as many seeds with this spread show a difference like the paper's; or equality, where it is true.
+        """Returns the power: the chance that as many seeds show a difference like the paper's, or true equality.
 
         None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
         """
@@ -331,7 +331,7 @@ def _pairs(
             (names[i], names[j]),
             _ahead(bests[i], bests[j], sign, unit),
             printed.relation(i, j),
-            margin.at(bests[i].mean) if margin else 0.0,
+            margin.width_at(bests[i].mean) if margin else 0.0,
             printed.effect(i, j, bests[i], margin),
             is_step=j == i + 1,
         )

@@ -36,7 +36,7 @@ class Margin:
         """Whether numbers are compared by their logarithms."""
         return self.kind == "factor"
 
-    def at(self, reference: float) -> float:
+    def width_at(self, reference: float) -> float:
         """The margin around a number, on the scale of :meth:`scaled`."""
         if self.kind == "percent":
             return abs(reference) * self.size / 100
@@ -98,13 +98,13 @@ def _sized(size: object) -> Margin | None:
     return Margin(number, kind) if good else None
 
 
-def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], where: str) -> None:
+def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], place: str) -> None:
     """Refuses a margin of our own choice that is younger than the runs it judges.
 
     Args:
         margin: None and the default of the unit pass.
         records: those that are judged.
-        where: whose margin it is, for the message.
+        place: whose margin it is, for the message.
 
     Raises:
         UserError: names both dates.
@@ -114,4 +114,4 @@ def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], w
         return
     usual = default_margin(unit)
     remedy = f"take {usual}" if usual else "take one that was set before"
-    raise UserError(f"{where}: margin {margin} was set on {margin.date}, after a run of {first}; {remedy}")
+    raise UserError(f"{place}: margin {margin} was set on {margin.date}, after a run of {first}; {remedy}")

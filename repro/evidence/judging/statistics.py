@@ -82,7 +82,7 @@ class Difference:
         return statistics.fmean(2 * _normal(room) - 1 for room in rooms)
 
     def _bounds(self, level: float) -> list[float]:
-        """How many true errors an estimate must be beyond a bound to show it: equally likely values."""
+        """Returns equally likely distances beyond a bound, in true errors, that an estimate needs to show it."""
         bound = t_quantile(self.freedom, 1 - 2 * level)
         if math.isinf(self.freedom):
             return [bound]

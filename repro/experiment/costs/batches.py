@@ -19,7 +19,7 @@ SENTENCE = 32
 
 
 class Fields(NamedTuple):
-    """What the examples of a datamodule have; ids or vectors as inputs."""
+    """The fields of a datamodule's examples; inputs are ids or vectors."""
 
     ids: bool = False
     lengths: bool = False
@@ -47,12 +47,12 @@ FIELDS = {
 
 
 def fields_of(data: Config) -> Fields | bool:
-    """What a recipe's examples have; of streams, whether some targets do not count; False for sentence pairs."""
-    name, given = data["class_path"].removeprefix("repro.data."), data.get("init_args") or {}
+    """Returns the fields of a recipe's examples; for streams whether some targets do not count; False for pairs."""
+    name, args = data["class_path"].removeprefix("repro.data."), data.get("init_args") or {}
     if name not in FIELDS:
-        return bool(given.get("context", 0)) or given.get("order") == "sentences" or name == "EchoData"
-    found = FIELDS[name]
-    return found._replace(lengths=found.lengths and given.get("tokens") != "truncated")
+        return bool(args.get("context", 0)) or args.get("order") == "sentences" or name == "EchoData"
+    fields = FIELDS[name]
+    return fields._replace(lengths=fields.lengths and args.get("tokens") != "truncated")
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def pairs(size: BatchSize, device: torch.device) -> PairBatch:
     """Sentence pairs, padded to the same lengths."""
     target = ids(device, size.rows, size.steps)
     lengths = torch.ones(size.rows, dtype=torch.long, device=device)
-    source, which = ids(device, size.rows, size.source), ids(device, size.rows)
-    return PairBatch(source, lengths, target, target.clone(), lengths, which, size.rows * size.steps)
+    source, indices = ids(device, size.rows, size.source), ids(device, size.rows)
+    return PairBatch(source, lengths, target, target.clone(), lengths, indices, size.rows * size.steps)
 
 
 def stream(size: BatchSize, scored: bool, reset_memory: bool, device: torch.device) -> StreamBatch:
@@ -151,14 +151,14 @@ def examples(data: ExampleData, fields: Fields, size: BatchSize, device: torch.d
     follows = data.vocab_size is not None  # every token has a target, what follows it
     targets = ids(device, rows, steps if follows else data.n_targets)
     counted = max(1, round(size.counted * steps)) if follows else data.n_targets
-    found = Examples(
+    batch = Examples(
         read,
         targets,
         torch.zeros_like(targets, dtype=torch.bool) if fields.hidden else None,
         torch.full((rows,), steps, device=device) if fields.lengths else None,
         last_places(rows, targets.shape[1], counted, device) if fields.scored else None,
     )
-    return ExampleBatch(found, torch.arange(rows), targets.numel())
+    return ExampleBatch(batch, torch.arange(rows), targets.numel())
 
 
 def last_places(rows: int, targets: int, counted: int, device: torch.device) -> Tensor:

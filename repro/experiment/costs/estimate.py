@@ -1,4 +1,4 @@
-"""What a run costs: operations, memory, and from these GPU hours and in how many parts a batch fits."""
+"""The costs of a run: operations and memory, and from these GPU hours and the parts in which a batch fits."""
 
 import math
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ class Phase:
     """Updates with inputs of one length.
 
     Attributes:
-        updates: how many.
-        size: of the global batch.
+        updates: number of updates.
+        size: size of the global batch.
         step: the cost of an update on one device, the whole batch at once.
     """
 
@@ -55,7 +55,7 @@ class Cost:
         recipe: resolved.
         phases: of the training, the last one with inputs of the full length.
         row: an update with a single row.
-        notes: what was assumed, a line each.
+        notes: assumptions, one line each.
     """
 
     recipe: Recipe
@@ -140,14 +140,14 @@ def stages(data: DataModule, updates: int, store: str) -> list[tuple[int, int | 
     if not isinstance(data, StreamData):
         return [(updates, None)]
     tokens = data.sizes["train"] if isinstance(data, EchoData) else TOKENS.get(store)
-    found: list[tuple[int, int | None]] = []
+    lengths: list[tuple[int, int | None]] = []
     for stage in data.stages:
         if tokens is None:
             return None
         epoch = (tokens - 1) // data.shards // data.batch_tokens
-        found.append((min(updates, stage.epochs * epoch), stage.seq_len))
-        updates -= found[-1][0]
-    return [*found, (updates, None)]
+        lengths.append((min(updates, stage.epochs * epoch), stage.seq_len))
+        updates -= lengths[-1][0]
+    return [*lengths, (updates, None)]
 
 
 def _cached(recipe: Recipe, size: BatchSize) -> StepCost:

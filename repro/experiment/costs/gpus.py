@@ -58,5 +58,5 @@ def gpu_named(name: str) -> Gpu:
 
 def gpu_of(hardware: str) -> Gpu | None:
     """The GPU that a recipe's ``hardware`` names first; None for a TPU, a CPU or an unknown one."""
-    found = [gpu for gpu in GPUS if gpu.name in hardware]
-    return min(found, key=lambda gpu: hardware.index(gpu.name), default=None)
+    named = [gpu for gpu in GPUS if gpu.name in hardware]
+    return min(named, key=lambda gpu: hardware.index(gpu.name), default=None)

@@ -74,7 +74,7 @@ def _head(every: Sequence[Cost]) -> str:
 
 
 def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
-    seeds = [len(SeedChoice.parse(str(SEEDS)).of(one.recipe.seeds)) for one in group]
+    seeds = [len(SeedChoice.parse(str(SEEDS)).select(one.recipe.seeds)) for one in group]
     hours = [
         sum(n * (one.gpu_hours(gpu, UTILISATION) or 0.0) for n, one in zip(seeds, group, strict=True))
         for gpu in MODERN
@@ -94,11 +94,11 @@ def recipes(costs: Iterable[Cost]) -> str:
 def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
     largest, own = max(group, key=lambda one: one.step.peak), group[0].own_gpu
     state = max(one.step.parameters + one.step.gradients + one.step.optimizer for one in group)
-    theirs = "-" if own is None else f"{_range(number, _hours(group, own))} ({own.name})"
+    recipe_hours = "-" if own is None else f"{_range(number, _hours(group, own))} ({own.name})"
     return [
         name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
         _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
-        _range(number, _hours(group, H100)), theirs,
+        _range(number, _hours(group, H100)), recipe_hours,
     ]  # fmt: skip
 
 
@@ -106,17 +106,17 @@ def _hours(group: Sequence[Cost], gpu: Gpu) -> list[float]:
     return [one.gpu_hours(gpu, UTILISATION) or 0.0 for one in group]
 
 
-def _range(show: Callable[[float], str], values: Sequence[float]) -> str:
-    low, high = show(min(values)), show(max(values))
+def _range(format_value: Callable[[float], str], values: Sequence[float]) -> str:
+    low, high = format_value(min(values)), format_value(max(values))
     return low if low == high else f"{low} to {high}"
 
 
 def _grouped(costs: Iterable[Cost], sign: str) -> dict[str, list[Cost]]:
     """Groups experiments by the part of their names before a sign."""
-    found: dict[str, list[Cost]] = {}
+    groups: dict[str, list[Cost]] = {}
     for one in costs:
-        found.setdefault(one.recipe.experiment.partition(sign)[0], []).append(one)
-    return found
+        groups.setdefault(one.recipe.experiment.partition(sign)[0], []).append(one)
+    return groups
 
 
 def _table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:

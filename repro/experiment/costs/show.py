@@ -10,10 +10,10 @@ from repro.experiment.costs.gpus import GIB, MODERN, Gpu
 from repro.experiment.costs.step import StepCost
 
 
-def chosen(given: Sequence[Gpu], cost: Cost) -> list[Gpu]:
-    """These GPUs; without any today's, and the recipe's own behind them."""
+def chosen(named: Sequence[Gpu], cost: Cost) -> list[Gpu]:
+    """Returns the named GPUs; without any, current ones and the recipe's own."""
     own = [] if cost.own_gpu is None else [cost.own_gpu]
-    return list(given) or list(dict.fromkeys([*MODERN, *own]))
+    return list(named) or list(dict.fromkeys([*MODERN, *own]))
 
 
 def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
 
 
 def fitting(cost: Cost, gpu: Gpu) -> str:
-    """Whether a global batch fits a GPU whole or in parts, in words."""
+    """Describes whether a global batch fits a GPU whole or in parts."""
     parts = cost.parts(gpu)
     if parts is None:
         return f"one row takes {size(cost.row.peak)}"

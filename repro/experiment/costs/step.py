@@ -1,4 +1,4 @@
-"""One update of training on the meta device: its operations and its memory, counted without doing any of them."""
+"""Operations and memory of one update of training, counted on the meta device."""
 
 import contextlib
 import json
@@ -73,8 +73,8 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
     """
     parts = build(recipe, meta=True)
     recurrent = any(isinstance(module, NormedLSTM | BidirectionalLSTM) for module in parts.task.modules())
-    wanted = getattr(parts.data, "n_targets", 1)  # which must find room
-    if not recurrent or size.steps <= 2 * SHORT or wanted > SHORT:
+    n_targets = getattr(parts.data, "n_targets", 1)  # which must find room
+    if not recurrent or size.steps <= 2 * SHORT or n_targets > SHORT:
         attach(parts)
         return cost_of(parts, batches(parts.data, recipe.config["data"], size, META))
     ends = [astuple(step_cost(recipe, replace(size, steps=steps))) for steps in (SHORT, 2 * SHORT)]
@@ -82,19 +82,19 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
 
 
 def attach(parts: Parts) -> None:
-    """Tells the task what it asks of its trainer and of its data, which read nothing."""
+    """Gives the task the attributes of a trainer and of data that it needs; no data are read."""
     known = {"tokenizer": SimpleNamespace(pad_id=0), "ends": (0, 1, 2), "target_language": "de"}
     known |= {name: getattr(parts.data, name, None) for name in ("seq_len", "doc_id", "n_classes")}
     counts = {"world_size": 1, "accumulate_grad_batches": 1, "global_step": 0}
     stand_in_trainer(parts.task, datamodule=SimpleNamespace(**known), **counts)
 
 
-def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCost:
+def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCost:
     """The cost of an update of a task on the meta device, with batches there.
 
     Args:
         parts: built there.
-        given: batches in turn; the last one is given again until memories no longer grow, and its update is counted.
+        steps: batches in turn; the last one is given again until memories no longer grow, and its update is counted.
         fused: attention by a GPU's fused kernel; False spells it out.
     """
     task = parts.task.train()
@@ -105,9 +105,9 @@ def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCos
             stack.enter_context(ctc_backward())
         if fused:
             stack.enter_context(FusedAttention())
-        fill_memories(task, given)
+        fill_memories(task, steps)
         carried = nbytes(task.carried)
-        flops, peak = _update(task, given[-1], optimizer, parts.trainer.get("gradient_clip_val"))
+        flops, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
     return StepCost(
         flops=flops,
         parameters=_bytes([*task.parameters(), *task.buffers()]),
@@ -119,7 +119,7 @@ def cost_of(parts: Parts, given: Sequence[Batch], fused: bool = True) -> StepCos
 
 
 def begin(optimizer: torch.optim.Optimizer) -> None:
-    """Has an optimiser make its state, by an update with gradients of no values."""
+    """Makes an optimiser create its state by an update with gradients on the meta device."""
     for parameter in (p for group in optimizer.param_groups for p in group["params"]):
         parameter.grad = torch.empty_like(parameter)
     optimizer.step()
@@ -127,14 +127,14 @@ def begin(optimizer: torch.optim.Optimizer) -> None:
 
 
 @torch.no_grad()
-def fill_memories(task: AnyTask, given: Sequence[Batch]) -> None:
+def fill_memories(task: AnyTask, steps: Sequence[Batch]) -> None:
     """Reads batches until what the task carries no longer grows."""
     before = -1
-    for number in range(MOST_BATCHES if len(given) > 1 else 0):
+    for number in range(MOST_BATCHES if len(steps) > 1 else 0):
         if number > 1 and nbytes(task.carried) == before:
             return
         before = nbytes(task.carried)
-        task.training_step(given[min(number, 1)], 0)
+        task.training_step(steps[min(number, 1)], 0)
 
 
 def _update(
@@ -143,9 +143,9 @@ def _update(
     """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
     with LiveBytes(META) as live, FlopCounter() as counter:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
-        found = task.training_step(batch, 0)
-        assert isinstance(found, dict)
-        found["loss"].backward()
+        outputs = task.training_step(batch, 0)
+        assert isinstance(outputs, dict)
+        outputs["loss"].backward()
         if clip:
             nn.utils.clip_grad_norm_(task.parameters(), clip)
         optimizer.step()
@@ -165,7 +165,7 @@ def _bytes(some: Iterable[Tensor]) -> int:
 
 @contextlib.contextmanager
 def ctc_backward() -> Iterator[None]:
-    """torch has no backward pass of CTC for ``meta``: its shape is that of what goes in."""
+    """The backward pass of CTC on ``meta``, which torch lacks: its shape is that of the input."""
     library = torch.library.Library("aten", "IMPL")
     library.impl("_ctc_loss_backward", lambda grad, log_probs, *_: torch.empty_like(log_probs), "Meta")
     try:
@@ -175,10 +175,10 @@ def ctc_backward() -> Iterator[None]:
 
 
 def cache_key(recipe: Recipe, size: BatchSize) -> str:
-    """Equal for recipes that differ only in numbers that change no cost, such as learning rates."""
+    """Returns a key that is equal for recipes that differ only in numbers without cost, such as learning rates."""
     model = recipe.config["model"]
-    given = {key: value for key, value in model["init_args"].items() if key not in FREE}
+    args = {key: value for key, value in model["init_args"].items() if key not in FREE}
     optimizer = model["init_args"].get("optimizer") or {}
     clips = bool((recipe.config.get("trainer") or {}).get("gradient_clip_val"))
-    facts = [model["class_path"], given, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
+    facts = [model["class_path"], args, optimizer.get("class_path"), clips, recipe.config["data"], str(size)]
     return json.dumps(facts, sort_keys=True, default=str)

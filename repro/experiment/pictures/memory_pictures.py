@@ -37,13 +37,13 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
     """Reads the first example of the test split with a finished run, on the CPU.
 
     Args:
-        word: as :func:`repro.experiment.trained.find_run`.
+        word: see :func:`repro.experiment.trained.find_run`.
         scale: of an experiment.
         seed: of an experiment.
 
     Raises:
-        UserError: no such run, one without a continuous memory, data that are missing or not those it was trained on,
-            or an example that is too short.
+        UserError: no such run, a run without a continuous memory, data that are missing or differ from those of its
+            training, or an example that is too short.
     """
     path = find_run(word, scale, seed) / MODEL_FILE
     loaded = checkpoint.read(path)
@@ -65,14 +65,14 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
 
 @torch.no_grad()
 def read_example(task: AnyTask, data: DataModule) -> Captures:
-    """What the continuous memories of a network hold and read for the first example of the test split.
+    """Captures the content and reading of continuous memories for the first example of the test split.
 
     Of a text the first segments of the test split are read, as one stream. The network is copied to the CPU, where it
     is captured; the task stays as it was.
 
     Args:
-        task: as tested.
-        data: set up.
+        task: the task after the test.
+        data: the datamodule after ``setup``.
 
     Returns:
         By layer; only those whose memory was read. Empty where no example of the data can be read by itself.
@@ -164,7 +164,7 @@ def memory_sheet(
         heads: those that are shown, from 1; None for all.
 
     Raises:
-        UserError: a layer or a head that there is not.
+        UserError: no such layer or head.
         ReproError: the sheet would be too large.
     """
     wrong = [layer for layer in layers or () if layer not in captures]
@@ -175,9 +175,9 @@ def memory_sheet(
     bands = []
     for layer in layers or captures:
         count = captures[layer].n_heads
-        beyond = [head for head in heads or () if not 1 <= head <= count]
-        if beyond:
-            raise UserError(f"head {beyond[0]} is not there; layer {layer} has heads 1 to {count}")
+        unknown = [head for head in heads or () if not 1 <= head <= count]
+        if unknown:
+            raise UserError(f"head {unknown[0]} is not there; layer {layer} has heads 1 to {count}")
         bands += _bands(layer, captures[layer], [head - 1 for head in heads or range(1, count + 1)])
     return draw(title, bands)
 

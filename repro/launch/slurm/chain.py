@@ -1,4 +1,4 @@
-"""Job arrays of runs, and which array waits for which.
+"""Job arrays of runs and their dependencies.
 
 A run that begins with another's final weights (``start_from``) follows it. Where both are submitted together it is
 task ``i`` of an array that waits, task by task, for task ``i`` of the other's; where the other is in the queue
@@ -47,11 +47,11 @@ class PlannedJob:
     ends: tuple[str, ...] = ()
 
 
-def needed(wanted: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
-    """Leaves out what is recorded or queued, and adds what the others need first.
+def needed(requested: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
+    """Leaves out recorded and queued runs, and adds the runs that others need first.
 
     Args:
-        wanted: the runs that the targets mean.
+        requested: the runs that the targets mean.
         queued: tasks in the queue, by run id.
 
     Raises:
@@ -60,22 +60,22 @@ def needed(wanted: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
     specs: dict[str, RunSpec] = {}
     needs: dict[str, str] = {}
 
-    def add(spec: RunSpec, behind: tuple[str, ...] = ()) -> None:
-        if spec.experiment in behind:
-            circle = ", ".join((*behind, spec.experiment))
+    def add(spec: RunSpec, after: tuple[str, ...] = ()) -> None:
+        if spec.experiment in after:
+            circle = ", ".join((*after, spec.experiment))
             raise UserError(f"{circle}: each starts from the next, so none can begin; correct `start_from`")
         if spec.run_id in specs or spec.run_id in queued:
             return
         before = prerequisite(spec)
         if before is not None and not before.done:
-            add(before, (*behind, spec.experiment))
+            add(before, (*after, spec.experiment))
             needs[spec.run_id] = before.run_id
         specs[spec.run_id] = spec
 
-    for spec in wanted:
+    for spec in requested:
         if not spec.done:
             add(spec)
-    named = {spec.run_id for spec in wanted}
+    named = {spec.run_id for spec in requested}
     added = tuple(spec for run_id, spec in specs.items() if run_id not in named)
     return Needed(tuple(specs.values()), needs, added)
 
@@ -101,18 +101,18 @@ def arrange(
         leaving: cancelled tasks that have not ended yet, by run id.
     """
     leaving = leaving or {}
-    ahead = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
+    first_stage = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
     drafts: list[_Draft] = []
-    where: dict[str, tuple[_Draft, int]] = {}
+    places: dict[str, tuple[_Draft, int]] = {}
     for spec in plan.specs:
         need = plan.needs.get(spec.run_id)
-        if need in where:
-            parent, index = where[need]
+        if need in places:
+            parent, index = places[need]
             draft = _free(drafts, "follows", parent, index)
             draft.tasks[index] = spec
         else:
             # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
-            kind = f"waits for {need}" if need else "first" if spec.experiment in ahead else "alone"
+            kind = f"waits for {need}" if need else "first" if spec.experiment in first_stage else "alone"
             kind += " behind" if spec.run_id in leaving else ""
             draft = _free(drafts, kind, None, None)
             index = len(draft.tasks)
@@ -121,7 +121,7 @@ def arrange(
                 draft.waits_for[queued[need]] = None
         if spec.run_id in leaving:
             draft.ends[leaving[spec.run_id]] = None
-        where[spec.run_id] = (draft, index)
+        places[spec.run_id] = (draft, index)
     return _named(drafts, name)
 
 

@@ -49,8 +49,8 @@ class Queued:
     name: str = ""
 
     @property
-    def held(self) -> bool:
-        """Whether Slurm keeps it back, until it is released, since its start failed: on a full disk for example."""
+    def is_held(self) -> bool:
+        """Whether Slurm holds the task until it is released, since its start failed (on a full disk, for example)."""
         return self.state == "PENDING" and self.reason.endswith("requeued held")
 
 
@@ -96,7 +96,7 @@ def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
 
 
 def release(job: str) -> bool:
-    """Lets a task that is held start; whether Slurm agreed."""
+    """Releases a held task; returns whether Slurm did so."""
     return call_slurm(["scontrol", "release", job]).returncode == 0
 
 
@@ -111,7 +111,7 @@ def history(jobs: Sequence[str]) -> dict[str, str]:
         from an array which sacct knows: it never started, and was cancelled if it is not in the queue. Tasks of
         which sacct knows nothing are left out; so are all where it is missing or broken.
     """
-    wanted = set(jobs)
+    requested = set(jobs)
     arrays = sorted({job.partition("_")[0] for job in jobs if re.fullmatch(r"\d+(_\d+)?", job)}, key=int)
     states: dict[str, str] = {}
     for i in range(0, len(arrays), ASK_AT_ONCE):
@@ -123,10 +123,12 @@ def history(jobs: Sequence[str]) -> dict[str, str]:
         if done.returncode:
             return states
         answer = _parse_history(done.stdout)
-        states |= {job: state for job, state in answer.items() if job in wanted}
+        states |= {job: state for job, state in answer.items() if job in requested}
         known = {job.partition("_")[0] for job in answer}
         states |= {
-            job: "PENDING" for job in wanted - states.keys() if "_" in job and job.partition("_")[0] in known
+            job: "PENDING"
+            for job in requested - states.keys()
+            if "_" in job and job.partition("_")[0] in known
         }
     return states
 

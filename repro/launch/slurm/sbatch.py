@@ -18,7 +18,7 @@ class Unanswered(ReproError):
 
 
 def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
-    """The variables of this shell that ``sbatch``, and through it the job, gets.
+    """Returns the variables of this shell for ``sbatch`` and the job.
 
     ``SBATCH_*`` overrides the script, so only variables for settings that the profile leaves open are kept; ``SLURM_*``
     of an allocation that the shell runs in would change the job. ``SLURM_CLUSTERS`` is kept, since ``squeue``,

@@ -1,8 +1,7 @@
 """The code and recipes of a submission, copied when it is made: later edits do not reach its jobs.
 
-What git tracks, and what it neither tracks nor ignores, below the suite's own folders; without git, the package
-and the recipes; of an installed wheel, the package with all that it carries, and the project's recipes. Never hidden
-files, never data.
+A snapshot holds the files below the suite's folders that git does not ignore; without git the package and the recipes;
+of an installed wheel the package with its data, and the project's recipes. Hidden files and data are left out.
 """
 
 import json
@@ -23,7 +22,7 @@ LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
 
 def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
-    """Everything that a snapshot holds, in memory: nothing is written.
+    """Reads the content of a snapshot into memory.
 
     Returns:
         The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` and :data:`CHANGES` included; and the facts:

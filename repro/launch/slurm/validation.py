@@ -78,7 +78,7 @@ def remark(value: object) -> str:
 
 
 def setting(key: str, value: object) -> str:
-    """One override as one word, ``--key=value``, that the command line reads back as the same value.
+    """Formats an override as one word, ``--key=value``, that the command line reads as the same value.
 
     Raises:
         UserError: a key that is no dotted name, or a value that YAML cannot carry.

@@ -55,7 +55,7 @@ def _cells(row: RunState) -> list[str]:
     )
     return [
         _plain(row.run),
-        _plain(row.shown),
+        _plain(row.label),
         step,
         _left(row),
         "" if row.silent_s is None else f"{duration(row.silent_s)} ago",
@@ -86,7 +86,7 @@ def duration(seconds: float) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without control characters: files of a run may hold anything."""
+    """Removes control characters, since files of a run may contain any."""
     return "".join(c if c.isprintable() else " " for c in text)
 
 
@@ -95,7 +95,7 @@ def _cut(line: str, width: int) -> str:
 
 
 def show(survey: Survey, out: TextIO | None = None) -> None:
-    """Prints sum and table, on a terminal within its width, and on stderr what could not be found out."""
+    """Prints summary and table within the width of a terminal, and on stderr facts that could not be determined."""
     out = out or sys.stdout
     warn(survey.notes)
     out.write("\n".join(page(survey, shutil.get_terminal_size()[0] if _is_terminal(out) else None)) + "\n")
@@ -103,13 +103,13 @@ def show(survey: Survey, out: TextIO | None = None) -> None:
 
 
 def warn(notes: Sequence[str]) -> None:
-    """Says on stderr what could not be found out."""
+    """Prints on stderr the facts that could not be determined."""
     for note in notes:
         print(f"repro: {note}", file=sys.stderr)
 
 
 def page(survey: Survey, width: int | None = None) -> list[str]:
-    """The sum, the table and its messages; or a line that says that there is no run, and how many are left out.
+    """Returns summary, table and messages; without runs a line with the number of those left out.
 
     Args:
         survey: what to show.
@@ -118,8 +118,8 @@ def page(survey: Survey, width: int | None = None) -> list[str]:
     rows = survey.rows
     lines = ["no runs; `repro submit` or `repro run` starts one"]
     if rows:
-        found = messages(rows)
-        lines = [*summarise(rows).lines, "", *table(rows, width), *(["", *found] if found else [])]
+        notes = messages(rows)
+        lines = [*summarise(rows).lines, "", *table(rows, width), *(["", *notes] if notes else [])]
     if survey.hidden:
         more = f"{survey.hidden} more that ended over {SHOWN_DAYS} days ago; --all shows them"
         lines = [*lines, "", more] if rows else [more]
@@ -127,15 +127,15 @@ def page(survey: Survey, width: int | None = None) -> list[str]:
 
 
 def watch(
-    look: Callable[[], Survey],
+    read: Callable[[], Survey],
     seconds: float,
     out: TextIO | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Shows the table again and again until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
+    """Repeats the table until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
 
     Args:
-        look: asks anew.
+        read: asks anew.
         seconds: between two looks.
         out: where to; stdout by default.
         pause: waits; replaced by tests.
@@ -145,7 +145,7 @@ def watch(
     warned: set[str] = set()
     try:
         while True:
-            survey = look()
+            survey = read()
             ended = all(row.ended for row in survey.rows)
             if place and not ended:
                 lines = _screenful(survey, seconds)

@@ -29,7 +29,7 @@ FINAL = (*_ENDED_AS, "COMPLETED")
 
 @dataclass(frozen=True)
 class RunFacts:
-    """All that is known of one run.
+    """The known facts of a run.
 
     Attributes:
         entry: the run and its last submission.
@@ -53,27 +53,26 @@ class RunFacts:
 
     @property
     def own(self) -> Mapping[str, object]:
-        """The status as far as this job wrote it, not an earlier one."""
+        """The status if this job wrote it, not an earlier one."""
         return self.status if self.status.get("job") == self.job else {}
 
 
 def gather(entry: RunEntry) -> RunFacts:
-    """The facts that the run's own files state.
+    """Reads the facts in the files of a run.
 
-    A run belongs to its last submission, unless it was run later by something else: by hand,
-    on this machine or in another job.
+    A run belongs to its last submission, unless it was run later otherwise: by hand, on this machine or in another job.
     """
     folder = runs_dir() / entry.run
-    found = {**status(folder), "wandb_url": url(folder)}
+    facts = {**status(folder), "wandb_url": url(folder)}
     try:
         recorded = datetime.fromtimestamp((folder / RECORD_FILE).stat().st_mtime, UTC)
     except OSError:
         recorded = None
-    job = found.get("job")
+    job = facts.get("job")
     job = job if isinstance(job, str) else None
     submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
-    later = _digits(str(found.get("updated"))) > submitted
-    return RunFacts(entry, found, recorded, job if "state" in found and later else entry.job_id)
+    later = _digits(str(facts.get("updated"))) > submitted
+    return RunFacts(entry, facts, recorded, job if "state" in facts and later else entry.job_id)
 
 
 def _digits(text: str) -> str:
@@ -90,7 +89,7 @@ def moment(text: object) -> datetime | None:
 
 
 def judge(facts: RunFacts) -> str:
-    """The state of a run, in the words of the table."""
+    """Determines the state of a run."""
     if facts.recorded:
         return "done"
     if facts.queued:
@@ -170,7 +169,7 @@ def is_held(folder: Path) -> bool:
 
 
 def explain(facts: RunFacts, state: str) -> str:
-    """One line about what went wrong and what to do; empty where nothing did."""
+    """Returns a line with the problem of a run and the remedy; empty without a problem."""
     message = " ".join(str(facts.own.get("message") or "").split())
     run, job = facts.entry.run, facts.job
     resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"
@@ -188,10 +187,10 @@ def explain(facts: RunFacts, state: str) -> str:
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
     if state == "stopped" and facts.own.get("state") == "requeue":
-        at = facts.own.get("step")
-        stuck = at is not None and at == facts.own.get("resumed_from")
-        where = f", at step {at} where it began: raise `time`" if stuck else ""
-        return f"it saved itself and was not requeued{where}; {resume}"
+        last_step = facts.own.get("step")
+        stuck = last_step is not None and last_step == facts.own.get("resumed_from")
+        place = f", at step {last_step} where it began: raise `time`" if stuck else ""
+        return f"it saved itself and was not requeued{place}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"

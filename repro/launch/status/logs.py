@@ -65,7 +65,7 @@ class Tail:
 def choose(
     word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[RunEntry] | None = None
 ) -> tuple[RunEntry, int]:
-    """The run, as its last submission has it, that a word means, and how many it could have meant.
+    """Returns the run that a word names, in its last submission, and the number of matching runs.
 
     Args:
         word: see :func:`repro.launch.status.run_index.select`; a job means that submission, not the run's last.
@@ -79,8 +79,8 @@ def choose(
     matches = select([word], everything() if entries is None else entries)
     matches = [k for k in matches if scale in (None, k.scale) and seed in (None, k.seed)]
     if not matches:
-        which = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
-        raise UserError(f"{word} has no run{which}; `repro status {word}` shows what there is")
+        kind = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
+        raise UserError(f"{word} has no run{kind}; `repro status {word}` shows what there is")
     logged = [entry for entry in matches if entry.log is not None]
     if not logged:
         run = matches[0].run or word
@@ -122,8 +122,8 @@ def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
         ReproError: there is no log though the task is not in the queue any more.
     """
     if entry.log is None:
-        found = describe(read(runs_dir() / entry.run / EVENTS_FILE))
-        write("".join(found if lines is None else found[len(found) - min(lines, len(found)) :]))
+        described = describe(read(runs_dir() / entry.run / EVENTS_FILE))
+        write("".join(described[max(0, len(described) - lines) :] if lines is not None else described))
         return
     text = Tail(entry.log, lines).read(last=True)
     if text is None:
@@ -140,8 +140,8 @@ def describe(events: Sequence[Event]) -> list[str]:
             f"{name} {value:.4g}" for name, value in event.items() if "/" in name and _is_number(value)
         ]
         words = [str(event[name]) for name in ("state", "message") if event.get(name)]
-        when = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
-        lines.append(clean("  ".join([when, f"step {event['step']}", *words, *numbers]).encode()) + "\n")
+        moment = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
+        lines.append(clean("  ".join([moment, f"step {event['step']}", *words, *numbers]).encode()) + "\n")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""All runs, of the ledger or with a folder, and which of them a word names."""
+"""All runs of the ledger or with a folder, and the selection of runs by a word."""
 
 import os
 import re
@@ -123,7 +123,7 @@ def newest(entries: Iterable[RunEntry]) -> list[RunEntry]:
 
 
 def select(targets: Sequence[str], entries: Sequence[RunEntry]) -> list[RunEntry]:
-    """The entries that the targets mean, each once, in the order of ``entries``; all where none is named.
+    """Selects the entries that the targets name, each once, in the order of ``entries``; all without targets.
 
     Args:
         targets: a job (``12_0``, ``12``), a submission, a run's folder, a run id, an experiment, a paper, a
@@ -185,7 +185,7 @@ def run_of_path(word: str) -> str:
 
 
 def names(prefix: str) -> list[str]:
-    """For shell completion: run ids, jobs, experiments and papers of the runs there are."""
+    """Returns words for shell completion: run ids, jobs, experiments and papers of the known runs."""
     entries = everything()
     runs = [entry.run for entry in entries if entry.run]
     above = [part for run in runs for part in (run.rsplit("/", 2)[0], run.partition("/")[0])]

@@ -87,7 +87,7 @@ class RunState:
     gpu_hours: float | None = None
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The state as the table shows it: ``queued (Priority)``."""
         return f"{self.state} ({self.reason})" if self.reason else self.state
 
@@ -113,7 +113,7 @@ class Survey:
 
 
 def run_states(targets: Sequence[str] = ()) -> list[RunState]:
-    """One row for each run that the targets mean; see :func:`repro.launch.status.run_index.select`.
+    """Returns one row for each run that the targets name; see :func:`repro.launch.status.run_index.select`.
 
     Raises:
         UserError: a target that means nothing, or a damaged entry of the ledger.
@@ -141,8 +141,8 @@ def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
         queue = _ask_queue(notes)
     rows = [_row(facts, judge(facts)) for facts in _account(_attach(gathered, queue))]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
-    shown = rows if targets or old_too else [row for row in rows if not _is_old(row)]
-    return Survey(shown, len(rows) - len(shown), notes)
+    listed = rows if targets or old_too else [row for row in rows if not _is_old(row)]
+    return Survey(listed, len(rows) - len(listed), notes)
 
 
 def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
@@ -175,12 +175,12 @@ def _account(gathered: Sequence[RunFacts]) -> list[RunFacts]:
     gone = [e.job for e in gathered if e.job and not e.queued and not e.recorded]
     ends = slurm.history(gone) if gone else {}
     submissions = {e.entry.submission.name: e.entry.submission for e in gathered if e.entry.submission}
-    when = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
+    ended = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
     accounted = []
     for facts in gathered:
         job = facts.job or ""
         if facts.queued is None and job:
-            facts = replace(facts, ended=ends.get(job), cancelled=when.get(job))
+            facts = replace(facts, ended=ends.get(job), cancelled=ended.get(job))
             if facts.cancelled and facts.ended not in FINAL:  # no sacct, or it lags behind
                 facts = replace(facts, ended="CANCELLED")
         accounted.append(facts)
@@ -188,7 +188,7 @@ def _account(gathered: Sequence[RunFacts]) -> list[RunFacts]:
 
 
 def cancelled(submission: Submission) -> dict[str, str]:
-    """The tasks of a submission that ``repro cancel`` took out of the queue, and when."""
+    """Returns the tasks of a submission that ``repro cancel`` cancelled, with the times."""
     try:
         raw = json.loads((submission.folder / CANCELLED_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):

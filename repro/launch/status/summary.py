@@ -1,4 +1,4 @@
-"""What ``repro status`` says of all runs together: how many are where, GPU hours, and when the last one may end."""
+"""The summary of ``repro status``: counts of runs by state, GPU hours, and when the last run may end."""
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ _GROUPS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """Many runs in a few numbers.
+    """The summary of many runs.
 
     Attributes:
         done, running, queued, failed, stopped: how many runs; stopped are those that someone asked to stop.
         gpu_hours_used: of what is known.
         gpu_hours_left: of runs that are running or queued; None where a run does not say how long it takes.
-        seconds_left: until the last of them ends, if as many run at a time as now; None as above.
+        seconds_left: until the last of them ends, if as many run at a time as now; None where unknown.
         expected_end: that moment, ISO 8601, UTC.
     """
 
@@ -42,7 +42,7 @@ class Summary:
 
     @property
     def lines(self) -> list[str]:
-        """For the terminal: two lines at most."""
+        """Returns at most two lines for the terminal."""
         names = ("done", "running", "queued", "failed", "stopped")
         counts = {name: int(getattr(self, name)) for name in names}
         runs = sum(counts.values())
@@ -89,7 +89,7 @@ def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
 def _needs(
     row: RunState, took: Mapping[str, Sequence[float]], expected: Callable[[str, str], float | None]
 ) -> float | None:
-    """Seconds that a run still needs: as it says, as finished runs of its experiment took, or as its recipe expects."""
+    """Estimates the seconds that a run needs: from its events, finished runs of its experiment, or its recipe."""
     if row.seconds_left is not None:
         return row.seconds_left
     experiment, _, scale = row.run.rpartition("/")[0].rpartition("/")

@@ -1,4 +1,4 @@
-"""What a run uses: its GPUs, the time that it has trained, and its GPU hours."""
+"""The usage of a run: its GPUs, training time and GPU hours."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
-_ASKED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
+_REQUESTED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
 
 
 def gpus_of(entry: RunEntry) -> int | None:
@@ -24,14 +24,14 @@ def gpus_of(entry: RunEntry) -> int | None:
 @cache
 def _gpus_asked(script: Path) -> int | None:
     try:
-        asked = dict(_ASKED.findall(script.read_text(encoding="utf-8")))
+        requested = dict(_REQUESTED.findall(script.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         return None
-    return int(asked.get("nodes", 1)) * int(asked.get("gpus-per-node", 0))
+    return int(requested.get("nodes", 1)) * int(requested.get("gpus-per-node", 0))
 
 
 def usage(facts: RunFacts) -> tuple[float | None, float | None]:
-    """Seconds that a run has trained so far, over all attempts, and its GPU hours; None where not known."""
+    """Returns the seconds of training so far, over all attempts, and the GPU hours; None where unknown."""
     if facts.recorded:
         return _recorded(runs_dir() / facts.entry.run / RECORD_FILE, facts.recorded)
     tokens, speed = facts.status.get("tokens"), facts.status.get("train/tokens_per_s")

@@ -167,11 +167,11 @@ class InfusedAttention(nn.Module, Remembers):
         """
         if self.table is None or not bool(first.any()):
             return 0.0
-        starts, which = first.unique(return_inverse=True)  # rows in step share one projection
+        starts, inverse = first.unique(return_inverse=True)  # rows in step share one projection
         old = starts[:, None] + torch.arange(count, device=first.device)
         rows = leading(self.table, int(starts.max()) + count, like)
         moved = linear(rows[:count] - rows[old], self._parts()[1][0])
-        return split_heads(moved, self.n_heads)[which]
+        return split_heads(moved, self.n_heads)[inverse]
 
     def _project(
         self, x: Tensor, length: Tensor | None, room: int, parts: Parts
@@ -213,7 +213,7 @@ def visible(length: Tensor, columns: int, steps: int, layout: Layout) -> tuple[T
     """Which of ``columns`` remembered keys, ``length (B,)`` of them valid, and of the T new ones the T queries see.
 
     Returns:
-        A boolean mask ``(B, 1, T, columns + T)`` or None, and whether causality alone says it.
+        A boolean mask ``(B, 1, T, columns + T)`` or None, and whether it is the causal mask.
     """
     if columns == 0 and (layout.causal or layout.lengths is None):
         return None, layout.causal
@@ -230,8 +230,8 @@ def visible(length: Tensor, columns: int, steps: int, layout: Layout) -> tuple[T
 def cut_inputs(past: Tensor, length: Tensor, new: Tensor, steps: int, keep: int) -> tuple[Tensor, Tensor]:
     """Cuts the rows that the new tokens would bring beyond 2 L'.
 
-    Training does not wait for lengths: the columns are as many as a row may need, which shapes tell. Rows that are in
-    step need fewer only where a call is shorter than L'.
+    Training does not wait for lengths: the number of columns that a row may need follows from shapes. Rows that are
+    in step need fewer only where a call is shorter than L'.
     """
     if past.shape[1] <= keep or past.shape[1] + steps <= 2 * keep:
         return past, length

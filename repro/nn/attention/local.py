@@ -101,20 +101,20 @@ class LocalAttention(nn.Module):
     def _in_chunks(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
         """All chunks at once; ``(B, T, H, E)`` to ``(B, T, H·E)``."""
         batch, steps = q.shape[:2]
-        size = min(self.chunk, steps)
+        size = min(self.chunk, steps)  # no work for places beyond a short sequence
         before, after = self.before, 0 if layout.causal else self.after
         count = -(-steps // size)
         places = torch.arange(count * size, device=q.device).view(1, count, size)
         if self.wrap and not layout.causal:
             ends = torch.full((1,), steps, device=q.device) if layout.lengths is None else layout.lengths
-            look = partial(_around, before=before, after=after, counts=-(-ends // size))
+            with_neighbours = partial(_around, before=before, after=after, counts=-(-ends // size))
         else:
-            look = partial(_windows, before=before, after=after)
+            with_neighbours = partial(_windows, before=before, after=after)
         # place -1 is that of fillers beyond the ends
-        attention_mask = self._visible(places, look(places + 1) - 1, layout, steps)
+        attention_mask = self._visible(places, with_neighbours(places + 1) - 1, layout, steps)
         chunks = pad(q, (0, 0, 0, 0, 0, count * size - steps)).view(batch * count, size, *q.shape[2:])
         filled = (pad(t, (0, 0, 0, 0, 0, count * size - steps)).unflatten(1, (count, size)) for t in (k, v))
-        keys, values = (look(t).flatten(0, 1) for t in filled)
+        keys, values = (with_neighbours(t).flatten(0, 1) for t in filled)
         attention_mask = attention_mask.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
         y = attend(chunks, keys, values, attention_mask, False, self.dropout if self.training else 0.0)
         return y.view(batch, count * size, -1)[:, :steps]
@@ -126,6 +126,7 @@ class LocalAttention(nn.Module):
         if layout.causal:
             return (key >= 0) & (key <= query)
         lengths = torch.full((1,), steps, device=keys.device) if layout.lengths is None else layout.lengths
+        # A padded query sees itself: a softmax over nothing would be NaN, also in its gradient.
         return (key >= 0) & (key < lengths[:, None, None, None]) | (key == query)
 
     def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> MixerOutput:
@@ -178,7 +179,7 @@ def _windows(chunks: Tensor, before: int, after: int) -> Tensor:
 def _around(chunks: Tensor, before: int, after: int, counts: Tensor) -> Tensor:
     """Every chunk with its neighbours, around the ends of rows that have ``counts (B or 1,)`` chunks."""
     own = torch.arange(chunks.shape[1], device=chunks.device)[:, None]
-    beside = torch.arange(-before, after + 1, device=chunks.device)
-    index = (own + beside) % counts.clamp(min=1)[:, None, None]
+    offsets = torch.arange(-before, after + 1, device=chunks.device)
+    index = (own + offsets) % counts.clamp(min=1)[:, None, None]
     rows = torch.arange(chunks.shape[0], device=chunks.device)[:, None, None]
     return chunks[rows, index].flatten(2, 3)

@@ -54,9 +54,9 @@ class FeedForward(nn.Module):
         return None
 
     def pieces(self, steps: int) -> list[slice]:
-        """The tokens of each chunk; who keeps nothing for the backward pass calls it once for each of them."""
+        """The tokens of each chunk; without a backward pass it is called once for each."""
         size = self.chunk or max(steps, 1)
-        return [slice(at, at + size) for at in range(0, steps, size)] or [slice(0, 0)]
+        return [slice(begin, begin + size) for begin in range(0, steps, size)] or [slice(0, 0)]
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies itself to every token of ``x (B, T, D)``."""

@@ -168,7 +168,7 @@ class Added(InputPositions):
     Args:
         d_model: D.
         table: maker of position vectors from their width.
-        restart: positions begin anew with each call, as in blocks that know of each other by a memory only.
+        restart: positions begin anew with each call, as in blocks that are connected by a memory only.
     """
 
     def __init__(
@@ -206,8 +206,8 @@ class Concatenated(InputPositions):
 
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x (B, T, D - width)`` and positions ``(T,)`` or ``(B, T)`` to ``(B, T, D)``."""
-        where = self.table(positions, x.dtype).expand(*x.shape[:-1], -1)
-        return torch.cat([x, where], dim=-1)
+        vectors = self.table(positions, x.dtype).expand(*x.shape[:-1], -1)
+        return torch.cat([x, vectors], dim=-1)
 
 
 class NoPositions(InputPositions):

@@ -20,7 +20,7 @@ class Link:
 
 @dataclass(frozen=True)
 class VerdictWord:
-    """A word of :data:`repro.report.views.words.WORDS`, and why."""
+    """A word of :data:`repro.report.views.words.WORDS` with a reason."""
 
     word: str
     why: str = ""
@@ -41,7 +41,7 @@ class Heading:
 
     @property
     def anchor(self) -> str:
-        """Its address within the document, as GitHub makes it."""
+        """The address of the heading within the document, as GitHub makes it."""
         return re.sub(r"[^\w -]", "", self.text.lower()).replace(" ", "-")
 
 

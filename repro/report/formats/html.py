@@ -41,14 +41,14 @@ def render(
     plots: str = "../plots",
     pages: str = "",
 ) -> str:
-    """A whole page; its title is the document's first heading.
+    """Renders a page; its title is the document's first heading.
 
     Args:
         document: its blocks.
         words: the sentence that explains each word of a verdict.
         links: text and address of the links above the page.
-        plots: where the plots lie, seen from the page.
-        pages: where the other pages lie, with a slash at the end.
+        plots: path of the plots relative to the page.
+        pages: path of the other pages relative to the page, with a slash at the end.
     """
     title = next((block.text for block in document if isinstance(block, Heading)), "")
     above = "".join(f'<a href="{quote(address)}">{escape(text)}</a>\n' for text, address in links)
@@ -70,7 +70,7 @@ def style() -> str:
 
 
 def _policy() -> str:
-    """What a browser may load: our style by its hash, and pictures beside the page; nothing runs."""
+    """The policy for browsers: the style by its hash, pictures beside the page, no scripts."""
     digest = base64.b64encode(hashlib.sha256(style().encode()).digest()).decode()
     return f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 

@@ -23,12 +23,12 @@ def _own_line(text: str) -> str:
 
 
 def render(document: Document, plots: str = "../plots", tables: str | None = "", notice: bool = True) -> str:
-    """A whole document.
+    """Renders a document.
 
     Args:
         document: its blocks.
-        plots: where the plots lie, seen from the document.
-        tables: where the other documents lie, with a slash at the end; None where they are not at hand.
+        plots: path of the plots relative to the document.
+        tables: path of the other documents relative to it, with a slash at the end; None where there are none.
         notice: whether the first line says that the file is generated.
     """
     parts = [NOTICE] if notice else []

@@ -50,12 +50,12 @@ def _widths(table: Sequence[Sequence[str]], total: int) -> list[int]:
 
 
 def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
-    """The numbers of runs: the published number stands beside them only at paper scale.
+    """Returns a table of the numbers of runs, with published numbers at paper scale only.
 
     Args:
         records: of the runs.
-        most: so many of a run's numbers, or as many as its recipe names in ``reproduces``, which come first; a last
-            line counts the others. None for all.
+        most: the most numbers of a run, unless its recipe names more in ``reproduces``, which come first; a last line
+            counts the others. None for all.
     """
     rows, left = [], 0
     for record in records:
@@ -64,12 +64,12 @@ def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
             m for m in record.metrics if any(_fits(goal, m) for goal in record.config.get("reproduces") or ())
         ]
         metrics = [*named, *(m for m in record.metrics if m not in named)]
-        shown = metrics[: None if most is None else max(most, len(named))]
-        left += len(metrics) - len(shown)
-        for m in shown:
-            beside = _beside(record, m, paper) if record.scale == "paper" else "reduced scale"
+        listed = metrics[: None if most is None else max(most, len(named))]
+        left += len(metrics) - len(listed)
+        for m in listed:
+            published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
             labels = (record.experiment, record.scale, str(record.seed), m.name)
-            rows.append((*labels, text.number(m.value), m.unit, m.split, beside))
+            rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
@@ -98,7 +98,7 @@ def _paper(record: RunRecord) -> Paper | None:
         return None
 
 
-def _beside(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
+def _published_numbers(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
     """The published numbers that the recipe compares with this measurement."""
     values = []
     for goal in record.config.get("reproduces") or ():
@@ -117,7 +117,7 @@ def _fits(goal: dict[str, Any], measurement: Measurement) -> bool:
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
-    """A curve as one line of block characters, at most ``width`` wide; lowest value lowest."""
+    """Draws a curve as a line of block characters, at most ``width`` wide."""
     values = [point[1] for point in points if point[1] is not None]
     if not values:
         return ""
@@ -132,7 +132,7 @@ def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
 
 
 def show_run(record: RunRecord) -> str:
-    """One run in full: its facts, its numbers, its curves, its configuration."""
+    """Describes a run: facts, numbers, curves, configuration."""
     facts = [
         ("run", record.run_id),
         ("scale", at_scale(record.scale)),
@@ -168,7 +168,7 @@ def _curve(name: str, points: list[list[Any]]) -> str:
 
 
 def diff_runs(a: RunRecord, b: RunRecord) -> str:
-    """The differences of two runs: configuration keys, then every number side by side."""
+    """Compares two runs: different configuration keys, then every number side by side."""
     keys = differing_keys(flatten(a.config), flatten(b.config))
     for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
         old, new = getattr(a, name), getattr(b, name)

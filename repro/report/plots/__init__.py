@@ -1,4 +1,4 @@
-"""Every figure of the evidence; that of the study of mixers is made in :mod:`repro.report.crossover`."""
+"""All figures of the evidence. :mod:`repro.report.crossover` makes that of the study of mixers."""
 
 from repro.evidence.official import read_parity
 from repro.evidence.table import Evidence
@@ -10,19 +10,19 @@ from repro.report.plots.pictures import pictures
 from repro.report.plots.plot import Plot
 
 
-def figures(found: Evidence) -> list[Plot]:
-    """All figures, those of one kind in the order in which a page shows them; nothing is drawn yet.
+def figures(evidence: Evidence) -> list[Plot]:
+    """Returns the data of all figures, each kind in the order of a page.
 
     Raises:
         UserError: outputs of a run that are damaged.
     """
-    comparison = found.comparison
-    titles = [(paper.key, paper.title.partition(":")[0]) for paper in found.papers]
+    comparison = evidence.comparison
+    titles = [(paper.key, paper.title.partition(":")[0]) for paper in evidence.papers]
     return [
-        *tested.pictures(found),
+        *tested.pictures(evidence),
         *filter(None, [parity.picture(read_parity(), titles)]),
-        *tested.effects(found),
-        *tested.each_test(found),
+        *tested.effects(evidence),
+        *tested.each_test(evidence),
         *sweeps(comparison),
         *grid_curves(comparison),
         *pictures(comparison),

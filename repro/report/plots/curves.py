@@ -36,11 +36,11 @@ def sweeps(comparison: Comparison) -> list[Plot]:
     for (grid, scale), points in grids(comparison).items():
         for key in dict.fromkeys(one.key for one in measured(points)):
             rows = {p: r for p, r in points.items() if any(one.key == key for one in measured({p: r}))}
-            shown, seeds = [one for one in measured(rows) if one.key == key], over_seeds(rows)
-            panels = [sweep_panel(rows, one) for one in shown]
+            swept, seeds = [one for one in measured(rows) if one.key == key], over_seeds(rows)
+            panels = [sweep_panel(rows, one) for one in swept]
             chart = Chart(f"{grid}, scale {scale}, {seeds}", list(rows), panels)
-            names = ", ".join(dict.fromkeys(one.name for one in shown))
-            words = caption(grid, scale, f"{names} by {shown[0].x_label}, {seeds}")
+            names = ", ".join(dict.fromkeys(one.name for one in swept))
+            words = caption(grid, scale, f"{names} by {swept[0].x_label}, {seeds}")
             plots.append(Plot(file_name(grid, f"by-{key}", scale), SWEEPS, words, chart))
     return plots
 

@@ -8,7 +8,7 @@ from repro.pictures import sheet
 from repro.report.plots.plot import Plot
 
 SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
-LOOK = ("figures.mplstyle", "drawing.py", "forest.py", "panels.py")
+STYLE_FILES = ("figures.mplstyle", "drawing.py", "forest.py", "panels.py")
 
 
 def content(plot: Plot, path: Path) -> bytes:
@@ -18,14 +18,14 @@ def content(plot: Plot, path: Path) -> bytes:
         plot: the figure.
         path: of its file, which may be missing.
     """
-    sha256 = hashlib.sha256(f"{_look()}\n{plot}".encode(errors="replace")).hexdigest()
+    sha256 = hashlib.sha256(f"{_style()}\n{plot}".encode(errors="replace")).hexdigest()
     current = path.read_bytes() if path.is_file() else b""
     return current if sha256.encode() in current[:2000] else _drawn(plot, sha256)
 
 
 @cache
-def _look() -> str:
-    return "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in LOOK)
+def _style() -> str:
+    return "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in STYLE_FILES)
 
 
 def _drawn(plot: Plot, sha256: str) -> bytes:

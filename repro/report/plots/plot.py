@@ -49,7 +49,7 @@ class Plot:
 
 
 def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:
-    """``<paper>--<recipe>--<part>.svg``; ``@`` of a grid's point stays, what no file name holds becomes a dash."""
+    """Returns ``<paper>--<recipe>--<part>.svg``; characters other than ``@`` that file names lack become dashes."""
     cleaned = (re.sub(r"[^A-Za-z0-9._@+-]+", "-", part) for part in parts)
     return f"{'--'.join([experiment.replace('/', '--'), *cleaned])}.{suffix}"
 
@@ -65,17 +65,17 @@ def grid_of(experiment: str) -> str:
 
 
 def grids(comparison: Comparison) -> dict[tuple[str, str], dict[str, Sequence[RunRecord]]]:
-    """The records that count of each recipe at each scale, by point; one without a grid is its own only point."""
-    found: dict[tuple[str, str], dict[str, Sequence[RunRecord]]] = {}
+    """Groups the records that count by recipe and scale, then by point; a recipe without a grid has one point."""
+    by_recipe: dict[tuple[str, str], dict[str, Sequence[RunRecord]]] = {}
     for (experiment, scale), selection in comparison.selections.items():
         if selection.used:
             point = experiment.partition("@")[2] or experiment.rpartition("/")[2]
-            found.setdefault((grid_of(experiment), scale), {})[point] = selection.used
-    return found
+            by_recipe.setdefault((grid_of(experiment), scale), {})[point] = selection.used
+    return by_recipe
 
 
 def labelled(metric: str, rows: Rows) -> str:
-    """A metric with the unit that the records have for it."""
+    """Returns a metric with its unit in the records."""
     known = {m.name.split("/")[-1]: m.unit for records in rows.values() for r in records for m in r.metrics}
     unit = (UNITS | known).get(metric.split("/")[-1])
     return f"{metric} ({unit})" if unit else metric

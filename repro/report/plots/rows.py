@@ -21,7 +21,7 @@ Curve = Sequence[Any]  # pairs of a step or a setting, and a value or None
 
 
 class Measured(NamedTuple):
-    """What the panel of a sweep shows: what was set, and what was measured."""
+    """The content of a panel of a sweep: the setting and the measurement."""
 
     key: str
     x_label: str
@@ -44,32 +44,32 @@ def panel_of(rows: Rows, curve: str = "", sweep: str = "") -> Panel | None:
 
 
 def curve_panel(rows: Rows, metric: str) -> Panel | None:
-    """One curve of some rows, a line for each; None where no record has it."""
-    found = [[c for r in records if _is_drawn(c := r.curves.get(metric, []))] for records in rows.values()]
-    lines = _lines(found)
+    """Plots one curve of some rows, a line each; None where no record has it."""
+    curves = [[c for r in records if _is_drawn(c := r.curves.get(metric, []))] for records in rows.values()]
+    lines = _lines(curves)
     return Panel(STEPS, labelled(metric, rows), lines) if lines else None
 
 
-def sweep_panel(rows: Rows, of: Measured) -> Panel:
-    """One measurement of some rows by what was set, a line for each."""
-    found = [[curve for r in records if (curve := _swept(r, of))] for records in rows.values()]
-    return Panel(of.x_label, f"{of.name} ({of.unit})", _lines(found), settings=True)
+def sweep_panel(rows: Rows, sweep: Measured) -> Panel:
+    """Plots one measurement of some rows over a setting, a line each."""
+    curves = [[curve for r in records if (curve := _swept(r, sweep))] for records in rows.values()]
+    return Panel(sweep.x_label, f"{sweep.name} ({sweep.unit})", _lines(curves), settings=True)
 
 
 def metrics_of(records: Iterable[RunRecord]) -> list[str]:
     """The curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
     names = {name for record in records for name, curve in record.curves.items() if _is_drawn(curve)}
-    shown = (name for name in names if name == "train/loss" or name.startswith("val/"))
-    return sorted(n for n in shown if not (n.startswith(VARIANTS) and VARIANTS.removesuffix("_") in names))
+    drawn = (name for name in names if name == "train/loss" or name.startswith("val/"))
+    return sorted(n for n in drawn if not (n.startswith(VARIANTS) and VARIANTS.removesuffix("_") in names))
 
 
 def measured(rows: Rows) -> list[Measured]:
-    """What some rows measured in sweeps."""
+    """Returns the sweeps of some rows."""
     return list(dict.fromkeys(one for records in rows.values() for one, _, _ in _points(records)))
 
 
 def _points(records: Iterable[RunRecord]) -> Iterator[tuple[Measured, Value, float]]:
-    """Every point of a sweep: what it belongs to, what was set, and what was measured."""
+    """Yields the points of a record's sweeps: the sweep, the setting and the measured number."""
     for m in (m for record in records for m in record.metrics):
         key, name, unit = (m.protocol.get(word) for word in ("sweep", "of", "sweep_unit"))
         x = m.protocol.get(str(key))
@@ -78,25 +78,25 @@ def _points(records: Iterable[RunRecord]) -> Iterator[tuple[Measured, Value, flo
             yield place, str(x).lower() if isinstance(x, bool) else x, m.value
 
 
-def _swept(record: RunRecord, of: Measured) -> list[tuple[Value, float]]:
-    """What a record measured by what was set: the numbers, then the words."""
-    points = [(x, y) for one, x, y in _points([record]) if one == of]
+def _swept(record: RunRecord, sweep: Measured) -> list[tuple[Value, float]]:
+    """Returns the points of a record in a sweep: numbers first, then words."""
+    points = [(x, y) for one, x, y in _points([record]) if one == sweep]
     return sorted(points, key=lambda point: (isinstance(point[0], str), point[0]))
 
 
 def _lines(rows: Sequence[Sequence[Curve]]) -> list[PlotLine]:
     """The mean over the seeds of each row, and each seed where it is legible or where they have no place in common."""
     lines = list[PlotLine]()
-    for look, seeds in enumerate(rows):
+    for index, seeds in enumerate(rows):
         mean = mean_curve(seeds)
         if not _is_drawn(mean) or (len(seeds) > 1 and sum(map(len, rows)) <= LEGIBLE):
-            lines += [PlotLine(look, [(x, y) for x, y in curve], thin=True) for curve in seeds]
-        lines += [PlotLine(look, mean)] if _is_drawn(mean) else []
+            lines += [PlotLine(index, [(x, y) for x, y in curve], thin=True) for curve in seeds]
+        lines += [PlotLine(index, mean)] if _is_drawn(mean) else []
     return lines
 
 
 def mean_curve(curves: Sequence[Curve]) -> list[Point]:
-    """Means at the places that all curves have; None where one of them has no value (its run diverged)."""
+    """Averages curves at their common places; None where a curve has no value (its run diverged)."""
     first, *others = [dict(curve) for curve in curves] or [{}]
     shared = {
         x: [y, *(other[x] for other in others)] for x, y in first.items() if all(x in o for o in others)

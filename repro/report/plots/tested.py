@@ -1,4 +1,4 @@
-"""Figures of declared tests: what their rows were trained to, their effects, and the picture of each paper."""
+"""Figures of declared tests: curves of their rows, effects, and the picture of each paper."""
 
 from dataclasses import replace
 
@@ -14,31 +14,31 @@ from repro.report.plots.rows import panel_of
 ALL = "pictures.svg"
 
 
-def each_test(found: Evidence) -> list[Plot]:
+def each_test(evidence: Evidence) -> list[Plot]:
     """A figure ``<paper>--test--<claim>-<attempt>.svg`` for each test whose records have its curve or its sweep."""
     plots = []
-    for one in (one for tested in found.tested.values() for one in tested):
+    for one in (one for tested in evidence.tested.values() for one in tested):
         if chart := _chart(one, one.test.says):
             name = file_name(one.paper.key, "test", f"{one.test.claim}-{one.test.attempt}")
             plots.append(Plot(name, TESTS, _caption(one), chart))
     return plots
 
 
-def effects(found: Evidence) -> list[Plot]:
+def effects(evidence: Evidence) -> list[Plot]:
     """A forest ``<paper>--effects.svg`` for each paper whose tests have effects."""
     plots = []
-    for key, tested in found.tested.items():
-        if groups := [(f"{t.test.says} {stated(t)}", t.counts, t.effects) for t in tested if t.effects]:
+    for key, tested in evidence.tested.items():
+        if groups := [(f"{t.test.says} {status_line(t)}", t.counts, t.effects) for t in tested if t.effects]:
             words = f"{key}: by how many per cent each row is ahead of the next, ours and the paper's"
             plots.append(Plot(file_name(key, "effects"), EFFECTS, words, Forest(groups)))
     return plots
 
 
-def pictures(found: Evidence) -> list[Plot]:
+def pictures(evidence: Evidence) -> list[Plot]:
     """``<paper>--picture.svg`` of the test that stands for a paper, where it counts; ``pictures.svg`` with all."""
     plots, panels = list[Plot](), list[Panel]()
-    for paper in found.papers:
-        one = found.test(paper.key, found.files[paper.key].picture)
+    for paper in evidence.papers:
+        one = evidence.test(paper.key, evidence.files[paper.key].picture)
         head = f"{paper.title.partition(':')[0]} ({paper.about.year})"
         if one and one.counts and (chart := _chart(one, head, one.test.says)):
             plots.append(Plot(file_name(paper.key, "picture"), HEADLINES, _caption(one), chart))
@@ -47,7 +47,7 @@ def pictures(found: Evidence) -> list[Plot]:
     return [*plots, Plot(ALL, HEADLINES, words, Chart("", [], panels))] if panels else []
 
 
-def stated(one: Tested) -> str:
+def status_line(one: Tested) -> str:
     """``Scale small: not a fair test (not settled, tuned).``"""
     failed = ", ".join(condition.name for condition in one.conditions if not condition.met)
     words = (
@@ -57,18 +57,18 @@ def stated(one: Tested) -> str:
 
 
 def _caption(one: Tested) -> str:
-    return f"{one.paper.key} · {one.test.name}: {one.test.says} {stated(one)}"
+    return f"{one.paper.key} · {one.test.name}: {one.test.says} {status_line(one)}"
 
 
 def _chart(one: Tested, head: str, *words: str) -> Chart | None:
-    """The rows of a test, under some words, its scale and its verdict; None where its records have nothing to show."""
+    """Plots the rows of a test with a title, its scale and verdict; None where its records have no such curve."""
     test, rows = one.test, _rows(one)
-    shown, level = test.sweep or test.curve or test.settled_curve, test.competent
-    panel = panel_of(rows, "" if test.sweep else shown, test.sweep)
+    name, level = test.sweep or test.curve or test.settled_curve, test.competent
+    panel = panel_of(rows, "" if test.sweep else name, test.sweep)
     if panel is None:
         return None
-    panel = replace(panel, title="\n".join([head, "", *words, f"{stated(one)} {over_seeds(rows)}."]))
-    if level and (level.measured or test.measured_of(level.row)).partition("/")[2] == shown.partition("/")[2]:
+    panel = replace(panel, title="\n".join([head, "", *words, f"{status_line(one)} {over_seeds(rows)}."]))
+    if level and (level.measured or test.measured_of(level.row)).partition("/")[2] == name.partition("/")[2]:
         panel = replace(panel, levels=[(level.level, f"{level.method}: {level.level:g}")])
     budget, *others = {record.steps for records in rows.values() for record in records}
     if not test.sweep and not others:
@@ -78,12 +78,12 @@ def _chart(one: Tested, head: str, *words: str) -> Chart | None:
 
 
 def _rows(one: Tested) -> dict[str, list[RunRecord]]:
-    """The records of each row with its number; rows with the same records are one line."""
+    """Returns the records of each row by its label with its number; rows with the same records share a line."""
     rows: dict[str, list[RunRecord]] = {}
     for result in one.results:
         name = f"{result.label} {text.plus_minus(result.estimate)}"
         records = [record for record, _ in result.sample.measured]
-        known = next((other for other, those in rows.items() if those == records), None)
+        known = next((other for other, kept in rows.items() if kept == records), None)
         if known:
             rows[f"{known}; {name}"] = rows.pop(known)
         elif records:

@@ -19,35 +19,35 @@ REDUCED = (
 )
 
 
-def paper_document(found: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
+def paper_document(evidence: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
     """Everything about a paper; ``plots`` are its figures."""
     own = {plot.name: plot for plot in plots}
-    shown = [own[name] for part in ("picture", "effects") if (name := f"{paper.key}--{part}.svg") in own]
+    first = [own[name] for part in ("picture", "effects") if (name := f"{paper.key}--{part}.svg") in own]
     document: Document = [
         Heading(1, paper.title),
         Paragraph(f"{', '.join(paper.about.authors)}. {venue(paper)}. {paper.about.url}"),
         Paragraph(f"Published numbers: {paper.about.version_used}."),
-        rungs_grid(found, [paper]),
-        *(Figure(plot.name, plot.caption) for plot in shown),
-        *_tests(found, paper),
+        rungs_grid(evidence, [paper]),
+        *(Figure(plot.name, plot.caption) for plot in first),
+        *_tests(evidence, paper),
     ]
     for table in paper.tables.values():
-        document += _table(table, [e for e in found.comparison.entries_of(paper) if e.table is table])
-    document += _reduced(found, paper)
-    document += _figures([plot for plot in own.values() if plot not in shown and "--test--" not in plot.name])
+        document += _table(table, [e for e in evidence.comparison.entries_of(paper) if e.table is table])
+    document += _reduced(evidence, paper)
+    document += _figures([plot for plot in own.values() if plot not in first and "--test--" not in plot.name])
     if paper.missing:
         document += [Heading(2, "Not in the published file"), Bullets(paper.missing)]
     return document
 
 
-def _tests(found: Evidence, paper: Paper) -> Document:
-    tested = found.tested[paper.key]
+def _tests(evidence: Evidence, paper: Paper) -> Document:
+    tested = evidence.tested[paper.key]
     grids: Document = [grid_of_tests(tested)] if tested else []
-    return [Heading(2, "Tests of its claims"), *grids, *untested_grid(found, paper)]
+    return [Heading(2, "Tests of its claims"), *grids, *untested_grid(evidence, paper)]
 
 
 def _table(table: PublishedTable, entries: list[Entry]) -> Document:
-    """A published table, with ours below each row."""
+    """Shows a published table with our numbers below each row."""
     metrics = list(table.metrics.values())
     rows: list[tuple[GridCell, ...]] = []
     kinds: list[str] = []
@@ -55,13 +55,13 @@ def _table(table: PublishedTable, entries: list[Entry]) -> Document:
         own = [e for e in entries if e.row is row]
         rows.append(_paper_line(table, row, metrics, own))
         kinds.append("paper")
-        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.ours if c.estimate):
+        for experiment in dict.fromkeys(c.goal.experiment for e in own for c in e.paper_cells if c.estimate):
             rows.append(_our_line(experiment, metrics, own))
             kinds.append("ours")
     header = ("Row", "Source", "Parameters", *map(_title, metrics), "Verdict at the paper's scale")
     source = "Published by others, not by the paper. " if table.third_party else ""
     notes = [f"{m.name}: {m.description}. {judged(m)}" for m in metrics] + [table.notes] * bool(table.notes)
-    notes += [f"{_where(e, c)}: {'; '.join(c.notes)}." for e in entries for c in e.cells if c.notes]
+    notes += [f"{_place_of(e, c)}: {'; '.join(c.notes)}." for e in entries for c in e.cells if c.notes]
     return [
         Heading(2, f"{table.number}: {table.title}"),
         Paragraph(f"{source}Data: {table.dataset}; split: {table.split}. Checked: {table.checked}."),
@@ -75,7 +75,7 @@ def _title(metric: Metric) -> str:
 
 
 def judged(metric: Metric) -> str:
-    """How a column is judged, in a sentence."""
+    """Returns a sentence on how a column is judged."""
     rules = metric.rules
     parts = [f"Class: {rules.kind}"]
     parts += [f"margin {rules.margin}, set {rules.margin.date}"] if rules.margin else []
@@ -83,7 +83,7 @@ def judged(metric: Metric) -> str:
     return f"{', '.join(parts)}."
 
 
-def _where(entry: Entry, cell: Cell) -> str:
+def _place_of(entry: Entry, cell: Cell) -> str:
     metric = f", {entry.metric.name}" if entry.metric else ""
     return f"{entry.row.id}{metric}, {cell.goal.experiment} ({at_scale(cell.goal.scale)})"
 
@@ -100,22 +100,28 @@ def _paper_line(
 
 
 def _paper_verdict(entries: list[Entry]) -> GridCell:
-    """Why no number of ours follows below, stated once where all cells agree; empty where one follows."""
-    found: dict[VerdictWord, list[str]] = {}
+    """Explains why the row has none of our numbers, once where all cells agree; empty where it has some."""
+    places: dict[VerdictWord, list[str]] = {}
     for entry in entries:
-        if any(cell.estimate for cell in entry.ours):
+        if any(cell.estimate for cell in entry.paper_cells):
             continue
         pairs = {(c.goal.experiment, c.goal.scale) for c in (entry.reduced or entry.cells)}
         runs = (f"{name} ({scale})" if entry.reduced else name for name, scale in sorted(pairs))
         verdict = VerdictWord(entry.verdict, entry.reason or ", ".join(dict.fromkeys(runs)))
-        found.setdefault(verdict, []).append(entry.metric.name if entry.metric else "")
-    if len(found) == 1 and sum(map(len, found.values())) == len(entries):
-        return next(iter(found))
-    return "; ".join(f"{', '.join(names)}: {verdict}" for verdict, names in found.items())
+        places.setdefault(verdict, []).append(entry.metric.name if entry.metric else "")
+    if len(places) == 1 and sum(map(len, places.values())) == len(entries):
+        return next(iter(places))
+    return "; ".join(f"{', '.join(names)}: {verdict}" for verdict, names in places.items())
 
 
 def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
-    cells = {e.metric.name: c for e in entries if e.metric for c in e.ours if c.goal.experiment == experiment}
+    cells = {
+        e.metric.name: c
+        for e in entries
+        if e.metric
+        for c in e.paper_cells
+        if c.goal.experiment == experiment
+    }
     values = [text.plus_minus(cells[m.name].estimate) if m.name in cells else text.NOTHING for m in metrics]
     records = {id(r): r for c in cells.values() for r in c.sample.records}.values()
     parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
@@ -139,9 +145,9 @@ def _verdict(cell: Cell) -> VerdictWord:
     )
 
 
-def _reduced(found: Evidence, paper: Paper) -> Document:
-    """Numbers of smaller runs of the recipes that reproduce a published number."""
-    cells = [c for e in found.comparison.entries_of(paper) for c in e.reduced]
+def _reduced(evidence: Evidence, paper: Paper) -> Document:
+    """Lists numbers of recipes of the paper at reduced scales."""
+    cells = [c for e in evidence.comparison.entries_of(paper) for c in e.reduced]
     rows = {}
     for cell in cells:
         assert cell.estimate is not None
@@ -156,11 +162,11 @@ def _reduced(found: Evidence, paper: Paper) -> Document:
 
 
 def _figures(plots: Sequence[Plot]) -> Document:
-    """Figures by kind, with how they are to be read."""
+    """Shows figures by kind, with a sentence on how to read them."""
     document: Document = []
     for kind, how_to_read in KINDS.items():
-        shown = [plot for plot in plots if plot.kind == kind]
-        document += [Heading(2, kind)] if shown else []
-        document += [Paragraph(how_to_read)] if shown and how_to_read else []
-        document += [Figure(plot.name, plot.caption) for plot in shown]
+        of_kind = [plot for plot in plots if plot.kind == kind]
+        document += [Heading(2, kind)] if of_kind else []
+        document += [Paragraph(how_to_read)] if of_kind and how_to_read else []
+        document += [Figure(plot.name, plot.caption) for plot in of_kind]
     return document

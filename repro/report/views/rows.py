@@ -19,29 +19,29 @@ from repro.report.views.words import at_scale, outcome
 Rows = list[dict[str, Any]]
 
 
-def list_rows(found: Evidence) -> Rows:
+def list_rows(evidence: Evidence) -> Rows:
     """One object for each published number, and for each row without numbers.
 
     ``measured`` is the mean at the paper's scale, else None; ``reduced`` holds the numbers of reduced scales.
     """
     by_number: dict[Key, Rows] = {}
-    for row in table(found)["numbers"]:
+    for row in table(evidence)["numbers"]:
         by_number.setdefault((row["paper"], row["table"], row["row"], row["metric"]), []).append(row)
-    return [_listed(found, key, rows) for key, rows in by_number.items()]
+    return [_listed(evidence, key, rows) for key, rows in by_number.items()]
 
 
-def _listed(found: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
-    entry = found.comparison.entries[key]
+def _listed(evidence: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
+    entry = evidence.comparison.entries[key]
     at_scale = [row for row in rows if row["scale"] == "paper"]
-    shown = next((row for row in at_scale if row["n"]), rows[0])
-    is_ours = shown in at_scale and shown["n"]
+    row_listed = next((row for row in at_scale if row["n"]), rows[0])
+    is_ours = row_listed in at_scale and row_listed["n"]
     scales = {scale for row in rows if row["experiment"] for scale in scales_of(row["experiment"])}
     reduced = ("scale", "mean", "n", "experiment")
     return {
-        **{name: value for name, value in shown.items() if name not in ("scale", "mean", "low", "high")},
+        **{name: value for name, value in row_listed.items() if name not in ("scale", "mean", "low", "high")},
         "scales": [scale for scale in SCALES if scale in scales],
-        "measured": shown["mean"] if is_ours else None,
-        "n": shown["n"] if is_ours else 0,
+        "measured": row_listed["mean"] if is_ours else None,
+        "n": row_listed["n"] if is_ours else 0,
         "verdict": entry.verdict,
         "reduced": [
             {name: row[name] for name in reduced} for row in rows if row["n"] and row["scale"] != "paper"
@@ -49,19 +49,19 @@ def _listed(found: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
     }
 
 
-def listing(found: Evidence, paper: str | None) -> Document:
+def listing(evidence: Evidence, paper: str | None) -> Document:
     """What `repro list` shows: the rungs of every paper, or the tables, recipes and tests of one."""
     if paper:
-        return _paper_listing(found, found.tested[paper])
-    grid = rungs_grid(found, found.papers)
-    lines = [(one.key, *cells[1:]) for one, cells in zip(found.papers, grid.rows, strict=True)]
+        return _paper_listing(evidence, evidence.tested[paper])
+    grid = rungs_grid(evidence, evidence.papers)
+    lines = [(one.key, *cells[1:]) for one, cells in zip(evidence.papers, grid.rows, strict=True)]
     more = "repro list PAPER: its published rows with our values and recipes, and its tests"
     return [Grid(grid.header, tuple(lines)), Paragraph(more)]
 
 
-def _paper_listing(found: Evidence, tested: Sequence[Tested]) -> Document:
-    (paper,) = found.papers
-    rows = list_rows(found)
+def _paper_listing(evidence: Evidence, tested: Sequence[Tested]) -> Document:
+    (paper,) = evidence.papers
+    rows = list_rows(evidence)
     document: Document = []
     for key, table_rows in groupby(rows, itemgetter("table")):
         heading = Heading(2, f"{paper.key}:{key}: {paper.tables[key].title}")
@@ -106,7 +106,7 @@ def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _plain(value: object) -> object:
-    """A cell; a text that a spreadsheet would read as a formula gets an apostrophe in front."""
+    """Formats a cell; a text that a spreadsheet would read as a formula gets an apostrophe in front."""
     if not isinstance(value, str | list):
         return value
     words = text.clean("; ".join(value) if isinstance(value, list) else value)

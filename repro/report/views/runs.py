@@ -15,11 +15,11 @@ VERIFY = (
 )
 
 
-def runs_document(found: Evidence) -> Document:
-    """Every record, a line each, by paper; also those that count for nothing, and why."""
-    comparison = found.comparison
+def runs_document(evidence: Evidence) -> Document:
+    """Lists every record by paper, with the reason where it does not count."""
+    comparison = evidence.comparison
     tests: dict[str, list[str]] = {}
-    for one in (one for tested in found.tested.values() for one in tested):
+    for one in (one for tested in evidence.tested.values() for one in tested):
         for path in {record.path for s in one.results for record in s.sample.records}:
             tests.setdefault(path, []).append(one.test.name)
     document: Document = [

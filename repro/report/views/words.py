@@ -54,7 +54,7 @@ def short_title(paper: Paper) -> str:
 
 
 def venue(paper: Paper) -> str:
-    """Where and when a paper appeared."""
+    """Returns venue and year of a paper."""
     about = paper.about
     return about.venue if str(about.year) in about.venue else f"{about.venue}, {about.year}"
 

@@ -133,11 +133,16 @@ class LayerCosts(Measuring[Connection]):
                 fit = {"exponent_of": f"cost/{cost}", "by": key, f"{key}s": sizes}
                 results.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", fit))
                 for size, value in values.items():
-                    protocol = {"sweep": key, "of": f"cost/{cost}", key: size, "at": self._at(key, cost)}
+                    protocol = {
+                        "sweep": key,
+                        "of": f"cost/{cost}",
+                        key: size,
+                        "at": self._fixed_size(key, cost),
+                    }
                     results.append(taken(f"cost/{cost}_{letter}{size}", value, _UNITS[cost], protocol))
         return [*results, *self._crossovers()]
 
-    def _at(self, key: str, cost: str) -> str:
+    def _fixed_size(self, key: str, cost: str) -> str:
         if cost in ("sequential_steps", "path_length"):
             return f"width {_NARROW}"
         return f"width {self.width}" if key == "length" else f"length {self.length}"
@@ -145,11 +150,11 @@ class LayerCosts(Measuring[Connection]):
     def _crossovers(self) -> list[Measurement]:
         results = []
         for cost, values in self.other.items():
-            where = crossover(self.lengths, [self.by_length[cost][n] / values[n] for n in self.lengths])
-            if where is not None:
+            crossing = crossover(self.lengths, [self.by_length[cost][n] / values[n] for n in self.lengths])
+            if crossing is not None:
                 other = type(self.against(1)).__name__ if self.against else ""
                 fit = {"crossing_of": f"cost/{cost}", "by": "length", "against": other, "width": self.width}
-                results.append(taken(f"cost/crossover_{cost}", where, "length", fit))
+                results.append(taken(f"cost/crossover_{cost}", crossing, "length", fit))
         return results
 
 

@@ -12,22 +12,22 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Adds up the storages that operations within it make, until nobody holds them any more.
+    """Adds up the storages of operations within it, until they are released.
 
-    A storage counts once, however many tensors are views of it. What a kernel needs only while it runs is not seen.
+    A storage counts once, however many tensors are views of it. The workspace of a running kernel is not counted.
 
     Args:
-        device: whose storages count.
+        device: device whose storages count.
 
     Attributes:
-        held: bytes at the moment, with those that were named to :meth:`hold`.
+        current: bytes now, including tensors given to :meth:`hold`.
         peak: the most so far.
     """
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
         self.device = device
-        self.held = self.peak = 0
+        self.current = self.peak = 0
         self._known: dict[int, weakref.finalize[Any, Any]] = {}
 
     def hold(self, *tensors: Tensor) -> None:
@@ -39,16 +39,16 @@ class LiveBytes(TorchDispatchMode):
                 continue
             size = storage.nbytes()
             self._known[key] = weakref.finalize(storage, self._release, key, size)
-            self.held += size
-        self.peak = max(self.peak, self.held)
+            self.current += size
+        self.peak = max(self.peak, self.current)
 
     def restart(self) -> None:
-        """Begins to look for the peak anew."""
-        self.peak = self.held
+        """Resets the peak."""
+        self.peak = self.current
 
     def _release(self, key: int, size: int) -> None:
         del self._known[key]
-        self.held -= size
+        self.current -= size
 
     def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))

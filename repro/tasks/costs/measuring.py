@@ -13,9 +13,9 @@ from repro.tasks.task import Net, StepResult, Task
 
 
 class Measuring(Task[Net]):
-    """One update on random vectors, which a run must have; all else happens at the one, empty, batch of the test.
+    """A base of tasks that make one update on random vectors and measure in the single, empty batch of the test.
 
-    Subclasses say in ``measure`` what is done there, and in ``output`` what of a layer is its output.
+    Subclasses implement ``measure``, and ``output``, which selects the output of a layer.
     """
 
     batch = ExampleBatch
@@ -27,7 +27,7 @@ class Measuring(Task[Net]):
         return {"loss": loss, "sums": {"loss": loss.detach(), "tokens": 1}}
 
     def tests(self) -> list[Evaluation]:
-        """Nothing of the data: one batch without rows, at which the measuring is done."""
+        """Returns one batch without rows, at which the measuring is done."""
         return [Evaluation("test", selection=FirstExamples(0))]
 
     def test_step(self, batch: ExampleBatch, batch_idx: int) -> None:
@@ -46,7 +46,7 @@ class Measuring(Task[Net]):
 
 
 def taken(name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
-    """A measurement that no split has a part in."""
+    """Makes a measurement that involves no split."""
     return Measurement(name, value, unit, "none", protocol)
 
 

@@ -18,7 +18,7 @@ from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 
 class OutputChange(Measuring[Body]):
-    """Measures bodies of layers as they begin; trains next to nothing.
+    """Measures bodies of layers at initialisation; trains next to nothing.
 
     For every draw a body gets new weights, its shortcuts begin where they are weighted, and all its matrices (not
     norms, biases and omegas) are moved by ``size``, up or down at random. The change is the mean square of
@@ -116,17 +116,17 @@ class OutputChange(Measuring[Body]):
         branches = [depth * per_layer for depth in self.depths]
         columns = list(zip(*self.changes, strict=True))
         means = [statistics.geometric_mean(column) for column in columns]
-        how = {"size": self.size, "draws": self.draws, "tokens": self.shape[0] * self.shape[1]}
+        protocol = {"size": self.size, "draws": self.draws, "tokens": self.shape[0] * self.shape[1]}
         first = [n >= self.fitted_from * per_layer for n in branches].index(True)
         fitted = growth(branches[first:], means[first:], columns[first:])
-        over = how | {"branches": branches[first:]}
+        over = protocol | {"branches": branches[first:]}
         drawn = {"exponent": {"exponent_of": "test/output_change", "by": "branches"}}
         results = [
             taken(f"test/output_change_{name}", value, unit, over | drawn.get(name, {}))
             for name, (value, unit) in fitted.items()
         ]
         for n, value in zip(branches, means, strict=True):
-            point = {"sweep": "branches", "of": "test/output_change", "branches": n, **how}
+            point = {"sweep": "branches", "of": "test/output_change", "branches": n, **protocol}
             results.append(taken(f"test/output_change_{n}", value, "mean square of a normed output", point))
         return [*results, *super().measurements()]
 

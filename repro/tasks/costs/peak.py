@@ -11,7 +11,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler says on every
 
 
 def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> int:
-    """The most bytes held at a time by ``work`` beyond what was held before it.
+    """Returns the peak of bytes during ``work`` beyond those allocated before.
 
     On a CPU every allocation and release is counted as the profiler sees them, which is slow; on a GPU the allocator
     counts.
@@ -27,9 +27,9 @@ def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> i
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         result = work()
     events = watched.profiler.kineto_results.events()
-    held = most = 0
+    current = most = 0
     for event in sorted((e for e in events if e.name() == "[memory]"), key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        most = max(most, held)
+        current += event.nbytes()
+        most = max(most, current)
     del result
     return most

@@ -73,8 +73,8 @@ class Slowdown(Measuring[TokenNetwork]):
     def output(self, x: Tensor) -> Tensor:
         """The hidden states of both models for random tokens, as many as ``x`` has vectors."""
         ids = self._draw(*x.shape[:2])
-        found: Tensor = self.net(ids).y + self.against(ids).y
-        return found
+        outputs: Tensor = self.net(ids).y + self.against(ids).y
+        return outputs
 
     def measure(self) -> None:
         with torch.inference_mode():
@@ -100,17 +100,17 @@ class Slowdown(Measuring[TokenNetwork]):
         return (self.now() - began) / count
 
     def anew(self, ids: Tensor, length: int) -> Step:
-        """What follows the token at a place of ids ``(1, N)``, by a pass over the ``length`` tokens up to it."""
+        """Predicts the token after a place of ids ``(1, N)`` with a pass over the ``length`` tokens up to it."""
 
         def step(place: int) -> Tensor:
             hidden = self.against(ids[:, place + 1 - length : place + 1]).y[:, -1]
-            found: Tensor = self.against.vocabulary.log_probs(hidden)
-            return found
+            log_probs: Tensor = self.against.vocabulary.log_probs(hidden)
+            return log_probs
 
         return step
 
     def recalling(self, ids: Tensor, length: int) -> Step:
-        """What follows the token at a place, with a memory of the first ``length`` tokens; places come in order."""
+        """Predicts the token after a place with a memory of the first ``length`` tokens; places come in order."""
         settings = CallSettings(MemorySettings(length, same_length=True))
         state = self.net(ids[:, :length], self.net.init_state(1, length, settings), None, settings).state
 

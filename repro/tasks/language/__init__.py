@@ -1,1 +1,1 @@
-"""What language models and conversations share: protocols, reading in blocks, replies, effective context."""
+"""Shared parts of language models and conversations: protocols, reading in blocks, replies, effective context."""

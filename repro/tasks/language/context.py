@@ -136,7 +136,7 @@ def relative_effective_context_length(
 
 
 def checked(table: Tensor, context: int) -> Tensor:
-    """Losses as they came.
+    """Checks losses and returns them.
 
     Raises:
         UserError: not ``(models, N)`` with at least one of each, or not finite.
@@ -149,7 +149,7 @@ def checked(table: Tensor, context: int) -> Tensor:
 
 
 def require_ladder(start: int, step: int, longest: int, ratios: Sequence[float]) -> None:
-    """Refuses contexts that cannot be gone through, and shares that are none.
+    """Refuses invalid contexts and shares.
 
     Raises:
         UserError: names the number.

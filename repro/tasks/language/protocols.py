@@ -58,5 +58,5 @@ class Protocol(TextCut):
         return replace(self, mem_len=0, clamp_len=None, same_length=False)
 
     def describe(self) -> dict[str, Any]:
-        """For the record: what was set."""
+        """Returns the settings for the record."""
         return {name: value for name, value in asdict(self).items() if value not in (None, False)}

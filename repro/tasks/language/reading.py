@@ -40,7 +40,7 @@ class BlockPositions(NamedTuple):
     window: int
 
     @classmethod
-    def of(cls, lengths: Tensor, longest: int, window: int) -> "BlockPositions":
+    def from_lengths(cls, lengths: Tensor, longest: int, window: int) -> "BlockPositions":
         """Cuts rows.
 
         Args:
@@ -60,16 +60,16 @@ class BlockPositions(NamedTuple):
         row = torch.arange(len(rows), device=rows.device)[:, None, None]
         return rows[row, places]
 
-    def places(self, row: Tensor, at: Tensor) -> Tensor:
+    def places(self, row: Tensor, positions: Tensor) -> Tensor:
         """Positions of tokens among the flattened blocks ``(B·n·W,)``.
 
         Args:
             row: of each token, ``(M,)``.
-            at: its place in the row, ``(M,)``.
+            positions: its place in the row, ``(M,)``.
         """
         ends = self.begins + self.sizes
-        block = (ends[row] <= at[:, None]).sum(1)
-        inside = at - self.begins[row, block]
+        block = (ends[row] <= positions[:, None]).sum(1)
+        inside = positions - self.begins[row, block]
         return (row * self.begins.shape[1] + block) * self.window + inside
 
 
@@ -103,8 +103,8 @@ def read_blocks(
 
     Args:
         net: the network; learned positions restart in each call (:class:`repro.nn.Added`).
-        ids: what it takes for a token, ``(B, T, ...)``.
-        cut: where the blocks lie.
+        ids: ids of each token, ``(B, T, ...)``.
+        cut: positions of the blocks.
         remembers: whether the network has a memory; one without reads all blocks at once.
         pad: id of padding.
         settings: of every call.
@@ -127,7 +127,7 @@ def read_blocks(
 def empty_memory(
     net: TokenNetwork, ids: Tensor, cut: BlockPositions, pad: int, settings: CallSettings = AS_BUILT
 ) -> State:
-    """A memory that has read as much padding as the first block of each row lacks; arguments as :func:`read_blocks`."""
+    """A memory that has read as much padding as the first block of each row lacks; see :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
     padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
     state: State = net(padding, net.init_state(len(ids), settings=settings), missing, settings).state

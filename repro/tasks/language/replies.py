@@ -24,7 +24,7 @@ class Generation:
         top_p: mass of the nucleus, in (0, 1].
         temperature: divides the log-probabilities, above 0.
         max_new: most tokens of a reply.
-        history: utterances that must stand in front of one, at least 0.
+        history: number of earlier utterances that a reply needs, at least 0.
         synonyms: METEOR knows synonyms, from WordNet on disk.
 
     Raises:
@@ -68,22 +68,22 @@ class Turn(NamedTuple):
     """An utterance of a conversation: the row up to its speaker's mark, and its tokens."""
 
     before: list[int]
-    said: list[int]
+    tokens: list[int]
 
 
 def turns(row: list[int], doc: int, history: int) -> list[Turn]:
     """The utterances of a whole row that have at least ``history`` others in front of them."""
-    marks = [at for at, token in enumerate(row) if token > doc]
+    marks = [place for place, token in enumerate(row) if token > doc]
     ends = [*marks[1:], len(row)]
-    spoken = [Turn(row[: at + 1], row[at + 1 : end]) for at, end in zip(marks, ends, strict=True)]
-    return spoken[history:]
+    listed = [Turn(row[: place + 1], row[place + 1 : end]) for place, end in zip(marks, ends, strict=True)]
+    return listed[history:]
 
 
 class _Speaker:
     """The model for sampling: a network that reads the last block of each row again for every token.
 
-    So a drawn token has exactly the distribution that it has in training, whatever the mixers are. Its hidden states
-    are log-probabilities already, with all ways to end as one, and none at the first token.
+    A drawn token has exactly the distribution of training, whatever the mixers are. The hidden states are
+    log-probabilities already, with all ends of a reply in one symbol that is impossible at the first token.
     """
 
     def __init__(self, net: TokenNetwork, ids: Ids) -> None:
@@ -98,11 +98,11 @@ class _Speaker:
 
     def decode(self, ids: Tensor, state: State, lengths: Tensor | None = None) -> MixerOutput:
         now = state["stream"]
-        rows, at = torch.arange(len(ids), device=ids.device), now["length"]
-        block = now["block"].index_put((rows, at), torch.stack([ids[:, 0], now["speaker"]], -1))
-        y = self.net(block, now["memory"], at + 1).y[rows, at]
+        rows, length = torch.arange(len(ids), device=ids.device), now["length"]
+        block = now["block"].index_put((rows, length), torch.stack([ids[:, 0], now["speaker"]], -1))
+        y = self.net(block, now["memory"], length + 1).y[rows, length]
         log_probs = self._replies(self.net.vocabulary.log_probs(y), now["length"] == now["first"])
-        stream = {**now, "block": block, "length": at + 1}
+        stream = {**now, "block": block, "length": length + 1}
         return MixerOutput(log_probs[:, None], {"stream": stream, "memory": {}})
 
     def _replies(self, log_probs: Tensor, first: Tensor) -> Tensor:
@@ -122,7 +122,7 @@ def replies(
     ids: Ids,
     window: int,
     remembers: bool,
-    how: Generation,
+    generation: Generation,
     seed: tuple[int, int],
 ) -> list[list[int]]:
     """A reply to each of some rows, without the end symbol.
@@ -131,11 +131,11 @@ def replies(
 
     Args:
         net: in any mode; dropout is off meanwhile.
-        rows: token ids up to the mark of who shall speak.
+        rows: token ids up to the mark of the next speaker.
         ids: with a meaning.
-        window: tokens of a block, more than ``how.max_new``.
+        window: tokens of a block, more than ``generation.max_new``.
         remembers: whether the network has a memory.
-        how: tokens are drawn.
+        generation: settings of the sampling.
         seed: run and conversation: the reply to row i depends on these and on i, not on how many rows there are.
     """
     if not rows:
@@ -143,7 +143,9 @@ def replies(
     padded, lengths = _padded(rows, ids.pad, next(net.parameters()).device)
     typed = torch.stack([padded, token_types(padded, ids.doc)], -1)
     last = padded.gather(1, lengths[:, None])[:, 0]
-    cut = BlockPositions.of(lengths + how.max_new, padded.shape[1] - 1 + how.max_new, window)
+    cut = BlockPositions.from_lengths(
+        lengths + generation.max_new, padded.shape[1] - 1 + generation.max_new, window
+    )
     earlier = BlockPositions(cut.begins[:, :-1], cut.sizes[:, :-1], window)
     speaker, begins = _Speaker(net, ids), cut.begins[:, -1]
     with evaluating(speaker):
@@ -155,8 +157,10 @@ def replies(
             "speaker": last, "memory": memory,
         }  # fmt: skip
         state = {"stream": stream, "memory": {}}
-        search = partial(sample, temperature=how.temperature, top_p=how.top_p, generator=_generator(seed))
-        drawn = search(speaker, state, last, how.max_new, ids.eos)
+        search = partial(
+            sample, temperature=generation.temperature, top_p=generation.top_p, generator=_generator(seed)
+        )
+        drawn = search(speaker, state, last, generation.max_new, ids.eos)
     pairs = zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)
     return [[token for token in row[:length] if token != ids.eos] for row, length in pairs]
 

@@ -32,8 +32,7 @@ def bleu(
             Japanese and Korean.
 
     Returns:
-        The score, 0 to 100, and sacrebleu's signature; before it, what was done to the text where that is more than
-        sacrebleu knows of.
+        The score, 0 to 100, and sacrebleu's signature, preceded by further steps of tokenisation, if any.
 
     Source: Vaswani et al. 2017, table 2, by the script ``get_ende_bleu.sh`` of tensor2tensor.
     Deviation: the script first runs Moses' ``replace-unicode-punctuation.perl`` over the hypotheses; here nothing does.

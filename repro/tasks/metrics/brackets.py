@@ -59,8 +59,8 @@ def read_parse(line: str) -> Parse:
             stack.append(len(brackets))
             brackets.append(Bracket(label, len(words), -1))
         elif close and stack:
-            at = stack.pop()
-            brackets[at] = brackets[at]._replace(end=len(words))
+            begin = stack.pop()
+            brackets[begin] = brackets[begin]._replace(end=len(words))
         else:
             raise ValueError(f"{piece[0]!r} belongs to no bracket of the tree {line:.80}")
     if stack:
@@ -86,13 +86,13 @@ def write_parse(parse: Parse) -> str:
 
 
 class Agreement(NamedTuple):
-    """The agreement of a tree with the right one.
+    """The agreement of a tree with the gold tree.
 
     Attributes:
         status: ``skipped`` where no word of the tree is left to be scored, ``error`` where its words are others.
         matched: brackets that both have.
-        gold: brackets of the right tree.
-        test: brackets of the other.
+        gold: brackets of the gold tree.
+        test: brackets of the predicted tree.
     """
 
     status: Literal["valid", "error", "skipped"]
@@ -107,15 +107,15 @@ class Agreement(NamedTuple):
 
 
 def compare(gold: Parse, test: Parse) -> Agreement:
-    """Compares a tree with the right one.
+    """Compares a tree with the gold tree.
 
     In each tree, words whose own tag is that of a punctuation mark (or ``-NONE-``) are taken out first, then brackets
     that hold no word, and those around all (``TOP``). Labels count up to their first ``-`` or ``=``; ``ADVP`` and
     ``PRT`` are the same. A bracket that is there twice must be found twice.
 
     Args:
-        gold: the right tree.
-        test: the one to be scored.
+        gold: the gold tree.
+        test: the predicted tree.
     """
     words = [_kept_words(parse) for parse in (gold, test)]
     if not words[1]:
@@ -142,7 +142,7 @@ def _counted(parse: Parse) -> Counter[Bracket]:
 
 
 class BracketScore(NamedTuple):
-    """Scores of many sentences, in percent, and how many sentences they are of.
+    """Scores of many sentences, in percent, and the numbers of sentences.
 
     Attributes:
         recall: brackets found of all that are right.

@@ -1,4 +1,4 @@
-"""Whether training failed, as a number: how much better the final model is than token frequencies."""
+"""A number for failed training: how much better the final model is than token frequencies."""
 
 import math
 from collections import Counter

@@ -27,11 +27,11 @@ class Count(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, count: Tensor | int) -> None:
-        """Adds some."""
+        """Adds items."""
         self.count += count
 
     def compute(self) -> Tensor:
-        """All of them."""
+        """The number of items."""
         return self.count
 
 
@@ -39,7 +39,7 @@ class Mean(Metric):
     """A sum in float64 over an exact count.
 
     Attributes:
-        count: how many were added so far, on this rank; over all ranks while it is computed.
+        count: number of values so far on this rank; over all ranks while the mean is computed.
     """
 
     full_state_update = False
@@ -52,7 +52,7 @@ class Mean(Metric):
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, total: Tensor, count: Tensor | int) -> None:
-        """Adds the sum of some values, and how many they are."""
+        """Adds the sum and the number of some values."""
         self.total += total
         self.count += count
 

@@ -13,8 +13,8 @@ class ParseScores(SentenceScores):
     predicted tree takes those of the right one, word by word, so the same punctuation is left out of both.
 
     Attributes:
-        gold: the right trees, once it is computed.
-        parses: the predicted trees, likewise.
+        gold: the gold trees, once it is computed.
+        parses: the predicted trees, once it is computed.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ class Rebuilt(NamedTuple):
 
     Attributes:
         brackets: every phrase, outer ones before those inside them; each holds a word.
-        repairs: how often the row had to be read as something that it does not say.
+        repairs: number of repairs that the row needed.
     """
 
     brackets: tuple[Bracket, ...]
@@ -25,8 +25,8 @@ class Rebuilt(NamedTuple):
 def rebuild(symbols: Iterable[str], n_words: int) -> Rebuilt:
     """Brackets that a row of symbols sets over the words of a sentence.
 
-    ``(NP`` opens a phrase, ``)NP`` closes it, ``XX`` is the next word. What else there is to see is repaired, always in
-    the same way, and each of these is one repair:
+    ``(NP`` opens a phrase, ``)NP`` closes it, ``XX`` is the next word. Anything else is repaired by fixed rules, each
+    use of which is one repair:
 
     - A closing symbol whose phrase is open, but not the innermost one, closes those inside it too, a repair each.
     - A closing symbol whose phrase is not open, a word beyond the last one, and anything that is no symbol are dropped.
@@ -55,8 +55,8 @@ def rebuild(symbols: Iterable[str], n_words: int) -> Rebuilt:
             closed = ""
             while closed != label:
                 repairs += bool(closed)
-                at = stack.pop()
-                closed, brackets[at] = brackets[at].label, brackets[at]._replace(end=place)
+                begin = stack.pop()
+                closed, brackets[begin] = brackets[begin].label, brackets[begin]._replace(end=place)
         else:
             repairs += 1
     if place < n_words:

@@ -70,10 +70,10 @@ class SentenceScores(Metric):
         Args:
             indices: their numbers in the split, ``(B,)``.
             hypotheses: generated texts.
-            references: texts that were wanted.
-            nll: negative log-likelihood of the tokens that were wanted, summed, ``(B,)``.
-            loss: the same with label smoothing, ``(B,)``.
-            tokens: how many tokens those are, ``(B,)``.
+            references: reference texts.
+            nll: summed negative log-likelihood of the reference tokens, ``(B,)``.
+            loss: summed loss with label smoothing, ``(B,)``.
+            tokens: number of reference tokens, ``(B,)``.
         """
         texts = [text.encode() for pair in zip(hypotheses, references, strict=True) for text in pair]
         content = bytearray(b"".join(texts))
@@ -87,7 +87,7 @@ class SentenceScores(Metric):
             getattr(self, name).append(value.detach().to(self.device, dtype))
 
     def compute(self) -> dict[str, float]:
-        """Every score by name."""
+        """Computes every score by name."""
         self.rows = self._sentences()
         return self.scored(self.rows)
 

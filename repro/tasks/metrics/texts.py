@@ -58,9 +58,9 @@ class UnigramF1(TextScore):
     """
 
     def score(self, prediction: str, reference: str) -> float:
-        ours, theirs = words_of(prediction), words_of(reference)
-        same = sum((Counter(ours) & Counter(theirs)).values())
-        return 2.0 * same / (len(ours) + len(theirs)) if same else 0.0
+        words, reference_words = words_of(prediction), words_of(reference)
+        same = sum((Counter(words) & Counter(reference_words)).values())
+        return 2.0 * same / (len(words) + len(reference_words)) if same else 0.0
 
 
 class Rouge(TextScore):

@@ -138,9 +138,10 @@ class RatesByName(InGroups):
             ``net.stack.layers.0.mix.body.long.key.weight``. The first part that fits a name counts. None is no rate of
             its own, for a point of a recipe whose network does not have a part.
         wait_for_gradient: a parameter with a rate of its own takes no step before its first gradient that is not zero:
-            no decay, and a bias correction that counts from there. So are parameters treated that a network leaves out
-            of its first updates where such parameters have no gradient; here they have zeros, because distributed
-            training needs a gradient of everything. The optimiser must keep a state of each parameter that it stepped.
+            no decay, and a bias correction that counts from there. Other codes treat parameters that a network does not
+            use in its first updates in this way, as they have no gradient; here their gradient is zero, because
+            distributed training needs a gradient of every parameter. The optimiser must keep a state of each parameter
+            that it stepped.
 
     Raises:
         ValueError: no rates, or one that is not above 0.
@@ -180,7 +181,7 @@ class RatesByName(InGroups):
         return [{"params": chosen, **rates.get(part, {})} for part, chosen in parts.items()]
 
     def before_step(self, optimizer: Optimizer) -> None:
-        """Takes the gradients of zeros away from parameters that wait."""
+        """Removes zero gradients of waiting parameters."""
         waiting = optimizer.param_groups[1:] if self.wait_for_gradient else []
         for parameter in (p for group in waiting for p in group["params"]):
             if parameter.grad is not None and not optimizer.state.get(parameter) and not parameter.grad.any():
@@ -200,7 +201,7 @@ class _ByAge(Optimizer):
     """
 
     def _settings(self, part: dict[str, Any], update: int) -> dict[str, Any]:
-        """What is different for a part of a group.
+        """Returns the settings that differ for a part of a group.
 
         Args:
             part: the group with some of its parameters.

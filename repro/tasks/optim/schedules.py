@@ -152,8 +152,8 @@ class Constant(LambdaLR):
 class Plateau(LRScheduler):
     """The optimiser's learning rate, lowered whenever validation stalls.
 
-    Its task shows it every validation. All that it knows is in its state, and a run that is resumed makes up for a
-    validation that its checkpoint still owed, so the rates of an interrupted run are those of an uninterrupted one.
+    Its task passes it every validation. Its state is complete, and a resumed run repeats a validation that was due at
+    its checkpoint, so interrupted and uninterrupted runs have the same rates.
 
     Args:
         optimizer: its ``lr`` is the first rate.
@@ -184,7 +184,7 @@ class Plateau(LRScheduler):
         super().__init__(optimizer)
 
     def state_dict(self) -> dict[str, Any]:
-        """Its state without its settings."""
+        """Returns the state without the settings."""
         settings = ("metric", "factor", "patience")
         return {name: value for name, value in super().state_dict().items() if name not in settings}
 
@@ -193,7 +193,7 @@ class Plateau(LRScheduler):
         return [base * self.factor**self.reductions for base in self.base_lrs]
 
     def observe(self, value: float) -> None:
-        """Takes note of a validation; the next update has the rate that follows from it."""
+        """Updates the rate after a validation; the next update uses it."""
         if value < self.best:
             self.best, self.stalled = value, 0
             return

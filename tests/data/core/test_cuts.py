@@ -22,9 +22,9 @@ def scored(segment: Segment, n: int) -> list[int]:
     """The targets that a segment scores, through the batch that is built from it."""
     batch = build_batch(np.arange(n + 1), segment)
     assert (batch.ids >= 0).all()
-    found: list[int] = scored_places(batch.targets.flatten(), batch.scored).tolist()
-    assert batch.step_targets == len(found) == int((batch.targets >= 0).sum())
-    return found
+    result: list[int] = scored_places(batch.targets.flatten(), batch.scored).tolist()
+    assert batch.step_targets == len(result) == int((batch.targets >= 0).sum())
+    return result
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
@@ -116,7 +116,7 @@ def test_random_windows_reach_both_ends_and_nothing_beyond() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: RandomWindows(4, 1, 0, 0), "batches must be at least 1, not 0"),
         (lambda: Streams(0), "seq_len must be at least 1, not 0"),
@@ -125,14 +125,14 @@ def test_random_windows_reach_both_ends_and_nothing_beyond() -> None:
         (lambda: Windows(4, stride=0), "stride must be at least 1, not 0"),
     ],
 )
-def test_bad_cuts_are_named(make: object, said: str) -> None:
+def test_bad_cuts_are_named(make: object, message: str) -> None:
     assert callable(make)
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         make()
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: TextCut(0), "seq_len .* 0"),
         (lambda: TextCut(4, rows=-1), "rows .* -1"),
@@ -147,6 +147,6 @@ def test_bad_cuts_are_named(make: object, said: str) -> None:
         (lambda: RandomBatches(2, 0), "rows 0"),
     ],
 )
-def test_selections_with_numbers_out_of_range_are_refused(make: Callable[[], object], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_selections_with_numbers_out_of_range_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""What all datamodules have in common: the position in training, evaluations that are given, what they declare."""
+"""Common behaviour of datamodules: the position in training, evaluations, declarations."""
 
 import inspect
 from pathlib import Path

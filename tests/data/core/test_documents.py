@@ -37,8 +37,8 @@ class Books(StreamData):
 
 
 def scored(batch: StreamBatch) -> list[int]:
-    found: list[int] = scored_places(batch.targets.flatten(), batch.scored).tolist()
-    return found
+    result: list[int] = scored_places(batch.targets.flatten(), batch.scored).tolist()
+    return result
 
 
 def document_of(token: int) -> int:

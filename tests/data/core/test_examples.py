@@ -121,7 +121,7 @@ def test_a_batch_says_which_of_its_targets_count() -> None:
 @pytest.mark.parametrize(("limit", "n"), [(None, 13), (4, 4), (99, 13), (0, 0)])
 def test_evaluation_scores_each_example_once(world: int, limit: int | None, n: int) -> None:
     evaluation = Evaluation("val", selection=None if limit is None else FirstExamples(limit))
-    found: list[int] = []
+    result: list[int] = []
     for rank in range(world):
         loader = data(rank=rank, world=world, eval_batch_size=3).evaluation_loader(evaluation)
         sizes = [len(batch.indices) for batch in loader]
@@ -129,8 +129,8 @@ def test_evaluation_scores_each_example_once(world: int, limit: int | None, n: i
         assert all(size == 3 for size in sizes[:-1])
         for batch in loader:
             assert batch.examples.targets[:, 0].tolist() == [-i for i in batch.indices.tolist()]
-            found += batch.indices.tolist()
-    assert sorted(found) == list(range(n))
+            result += batch.indices.tolist()
+    assert sorted(result) == list(range(n))
     assert data().expected(evaluation) == {"examples": n}
 
 
@@ -173,23 +173,23 @@ def test_counts_tell_what_training_leaves_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [({"batch_size": 0}, "batch_size must be at least 1, not 0"),
      ({"eval_batch_size": 0}, "eval_batch_size must be at least 1, not 0"),
      ({"batch_size": 51}, "batch_size 51 is more than the 50 examples of training")],
 )  # fmt: skip
-def test_numbers_that_cannot_be(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_numbers_that_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         data(**changes).train_dataloader()
 
 
 def test_workers_build_the_same_batches() -> None:
     here, there = (BitMemoryData(4, 6, 3, 2, 24, 9, 4, seed=3, num_workers=n) for n in (0, 2))
-    for mine, theirs in [
+    for mine, official in [
         (here.train_dataloader(), there.train_dataloader()),
         (here.predict_dataloader(), there.predict_dataloader()),
     ]:
-        pairs = list(zip(mine, theirs, strict=True))
+        pairs = list(zip(mine, official, strict=True))
         assert pairs
         assert all(same(a, b) for a, b in pairs)
 

@@ -27,9 +27,9 @@ def test_a_stream_goes_on_the_same_however_much_of_it_is_asked_for() -> None:
 
 
 def test_numbers_below_a_limit_are_uniform() -> None:
-    found = below(raw(60_000, WORD, "train", 0), 12)
-    counts = np.bincount(found, minlength=12)
-    assert (len(counts), found.dtype) == (12, np.int64)
+    result = below(raw(60_000, WORD, "train", 0), 12)
+    counts = np.bincount(result, minlength=12)
+    assert (len(counts), result.dtype) == (12, np.int64)
     assert float(((counts - 5000) ** 2 / 5000).sum()) < 31.26, "11 degrees of freedom, 0.1 %"
 
 
@@ -48,14 +48,14 @@ def modules() -> dict[str, DuplicationData | CopyData | AlignmentData]:
 
 def test_the_generators_cannot_change_unnoticed() -> None:
     """A record says what was trained on by the generator's version: raise it before these digests change."""
-    found = {}
+    result = {}
     for name, module in modules().items():
         digest = hashlib.sha256()
         for split, epoch in (("train", 3), ("val", None), ("test", None)):
             one = module.reader(split)(np.array([0, 1, 999]), epoch)
             digest.update(one.inputs.numpy().tobytes() + one.targets.numpy().tobytes())
-        found[name] = digest.hexdigest()
-    assert found == PINNED
+        result[name] = digest.hexdigest()
+    assert result == PINNED
 
 
 PINNED = {
@@ -100,8 +100,8 @@ def test_a_plan_states_the_targets_of_the_global_batch(name: str) -> None:
     module.sizes["train"] = 21
     rows = module.plan_epoch(1)
     assert len(rows) == 5
-    found = [(module.reader("train")(row.indices, row.epoch).targets >= 0).sum() for row in rows]
-    assert [int(n) for n in found] == [row.step_targets for row in rows]
+    result = [(module.reader("train")(row.indices, row.epoch).targets >= 0).sum() for row in rows]
+    assert [int(n) for n in result] == [row.step_targets for row in rows]
     assert len({row.step_targets for row in rows}) > 1
 
 

@@ -100,10 +100,11 @@ def test_a_context_goes_with_shards() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cut", "wanted", "n"), [(STREAMS, 40, 39), (WINDOWS, 40, 40), (STREAMS, 4000, 99), (WINDOWS, 4000, 100)]
+    ("cut", "expected", "n"),
+    [(STREAMS, 40, 39), (WINDOWS, 40, 40), (STREAMS, 4000, 99), (WINDOWS, 4000, 100)],
 )
-def test_the_beginning_of_a_split_is_scored_alone(cut: TextCut, wanted: int, n: int) -> None:
-    evaluation = Evaluation("val", selection=replace(cut, tokens=wanted))
+def test_the_beginning_of_a_split_is_scored_alone(cut: TextCut, expected: int, n: int) -> None:
+    evaluation = Evaluation("val", selection=replace(cut, tokens=expected))
     seen = torch.cat([b.targets.flatten() for b in data().evaluation_loader(evaluation)])
     assert sorted(seen[seen >= 0].tolist()) == list(range(1, 1 + n))
     assert data().expected(evaluation) == {"tokens": n}
@@ -117,14 +118,14 @@ def test_without_a_cut_a_split_is_one_stream() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [({"shards": 0}, "shards must be at least 1"), ({"shards": 2, "order": "sentences"}, "shards must be at least 1"),
      ({"context": 12}, "context 12"), ({"context": -1}, "context -1"),
      ({"context": 6, "order": "shuffled"}, "context 6"),
      ({"context": 6, "stages": [Stage(1, 6)]}, "context 6")],
 )  # fmt: skip
-def test_shards_and_contexts_that_cannot_be(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_shards_and_contexts_that_cannot_be(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         data(**changes).train_dataloader()
 
 
@@ -148,16 +149,16 @@ def test_random_windows_leave_nothing_out_for_good() -> None:
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("mask", [False, True])
 def test_a_sample_of_a_split_is_counted(world: int, mask: bool) -> None:
-    evaluation, found = Evaluation("val", selection=TextCut(8, rows=3, batches=5)), []
+    evaluation, result = Evaluation("val", selection=TextCut(8, rows=3, batches=5)), []
     for rank in range(world):
         module = placed(data(seed=7), rank, world)
         module.mask = mask
         for batch in module.evaluation_loader(evaluation):
-            found += batch.targets[batch.targets >= 0].tolist()
+            result += batch.targets[batch.targets >= 0].tolist()
     module = data(seed=7)
     module.mask = mask
-    assert module.expected(evaluation) == {"tokens": len(found)}
-    assert mask or len(found) == 5 * 3 * 8
+    assert module.expected(evaluation) == {"tokens": len(result)}
+    assert mask or len(result) == 5 * 3 * 8
     drawn = [b.indices.tolist() for b in data(seed=8).evaluation_loader(evaluation)]
     assert drawn != [b.indices.tolist() for b in data(seed=7).evaluation_loader(evaluation)]
 
@@ -174,16 +175,16 @@ def test_counts_tell_what_training_leaves_out() -> None:
 @pytest.mark.parametrize(("cut", "dropped"), [(STREAMS, 1), (WINDOWS, 0)], ids=str)
 @pytest.mark.parametrize("mask", [False, True])
 def test_evaluation_counts_each_token_once(cut: TextCut, dropped: int, world: int, mask: bool) -> None:
-    evaluation, found = Evaluation("val", selection=cut), []
+    evaluation, result = Evaluation("val", selection=cut), []
     for rank in range(world):
         module = placed(data(), rank, world)
         module.mask = mask
         loader = module.evaluation_loader(evaluation)
         assert len(loader) >= 1  # Lightning passes over an empty one
         for batch in loader:
-            found += batch.targets[batch.targets >= 0].tolist()
+            result += batch.targets[batch.targets >= 0].tolist()
     expected = [t for t in range(1, 101 - dropped) if t % 4 == 0 or not mask]
-    assert sorted(found) == expected
+    assert sorted(result) == expected
     module = data()
     module.mask = mask
     assert module.expected(evaluation) == {"tokens": len(expected)}
@@ -205,7 +206,7 @@ def test_masked_training_counts_the_scored_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: data(50), "batch_tokens 50 is not a multiple of seq_len 12; use 48 or 60"),
         (lambda: data(stages=[Stage(1, 7)]), "batch_tokens 48 is not a multiple of seq_len 7"),
@@ -215,8 +216,8 @@ def test_masked_training_counts_the_scored_only() -> None:
         (lambda: data(order="sentences").train_dataloader(), "not stored sentence by sentence"),
     ],
 )
-def test_bad_settings_are_named(make: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_bad_settings_are_named(make: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         make()
 
 
@@ -235,9 +236,9 @@ def test_tokens_of_a_store_are_opened_anew_by_workers() -> None:
 
 
 def test_workers_build_the_same_batches() -> None:
-    for ours, theirs in zip(data().train_dataloader(), data(num_workers=1).train_dataloader(), strict=True):
-        assert isinstance(theirs, StreamBatch)
-        assert same(ours, theirs)
+    for ours, official in zip(data().train_dataloader(), data(num_workers=1).train_dataloader(), strict=True):
+        assert isinstance(official, StreamBatch)
+        assert same(ours, official)
 
 
 @pytest.mark.parametrize(("micro_batches", "cut"), [(1, 3), (1, 18), (2, 41)])

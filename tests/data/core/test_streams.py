@@ -173,13 +173,13 @@ def test_windows_with_a_context_are_those_of_the_official_iterator(name: str) ->
 def test_without_a_context_short_segments_are_all_that_the_official_iterator_has_more() -> None:
     golden = read("transformer-xl_vaswani_half")
     sizes = golden.meta["settings"]["order"]
-    theirs = golden["order_plain/targets"].numpy()
+    official = golden["order_plain/targets"].numpy()
     plan_ = plan_epoch(
         sizes["tokens"] - 1, sizes["batch"] * sizes["segment"], sizes["segment"], "stream", (0, 0), Share()
     )
     ours = targets_of(list(plan_)) + 1
-    assert (len(ours), np.count_nonzero(theirs >= 0)) == (216, 234)
-    assert len(ours) == np.count_nonzero(theirs[(theirs >= 0).all((1, 2))])
+    assert (len(ours), np.count_nonzero(official >= 0)) == (216, 234)
+    assert len(ours) == np.count_nonzero(official[(official >= 0).all((1, 2))])
 
 
 @pytest.mark.parametrize(("seq_len", "context"), [(6, 3), (6, 5), (6, 1), (16, 8), (12, 8), (48, 24)])
@@ -197,7 +197,7 @@ def test_with_a_context_every_target_counts_once(seq_len: int, context: int) -> 
 
 
 def test_windows_that_do_not_overlap_count_half_of_the_text_only() -> None:
-    """What was done before: it must show that the test above can fail."""
+    """A control with the earlier windows: the test above can fail."""
     before = np.concatenate([s.targets[:, 3:].ravel() for s in plan("stream", 6)])
     assert len(np.unique(before)) == 480 < N - 16
 
@@ -233,7 +233,7 @@ def test_a_context_needs_streams(order: OrderName) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch_tokens", "seq_len", "said"),
+    ("batch_tokens", "seq_len", "message"),
     [
         (100, 30, "batch_tokens 100 is not a multiple of seq_len 30; use 90 or 120"),
         (10, 30, "batch_tokens 10 is not a multiple of seq_len 30; use 30"),
@@ -241,8 +241,8 @@ def test_a_context_needs_streams(order: OrderName) -> None:
         (0, 4, "batch_tokens must be at least 1"),
     ],
 )
-def test_sizes_that_do_not_fit_are_named(batch_tokens: int, seq_len: int, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_sizes_that_do_not_fit_are_named(batch_tokens: int, seq_len: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         rows_per_batch(batch_tokens, seq_len)
 
 

@@ -55,8 +55,8 @@ def test_what_is_generated_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbols", "lag", "said"), [(1, 25, "symbols must be"), (4, 24, "odd"), (4, -1, "lag must")]
+    ("symbols", "lag", "message"), [(1, 25, "symbols must be"), (4, 24, "odd"), (4, -1, "lag must")]
 )
-def test_settings_that_cannot_be(symbols: int, lag: int, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_settings_that_cannot_be(symbols: int, lag: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         Echo(symbols, lag)

@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(folder: Path, **options: Any) -> Store:
     options = options or {"vocab_size": SIZE}
-    path = prepare("cmu-dog", folder, say=lambda line: None, **options)
+    path = prepare("cmu-dog", folder, report=lambda line: None, **options)
     return open_store("cmu-dog", path.name)
 
 
@@ -87,9 +87,9 @@ def test_files_become_a_store(store: Store) -> None:
 
 def test_the_store_keeps_no_text_and_says_what_was_read(store: Store, folder: Path) -> None:
     assert all(not name.endswith("_text") for columns in store.manifest.columns.values() for name in columns)
-    told = store.manifest.source
-    assert told["without_words"] == {"train": 1, "val": 0, "test": 0}
-    assert set(told["sha256"]) == {"documents", "train", "val", "test"}
+    messages = store.manifest.source
+    assert messages["without_words"] == {"train": 1, "val": 0, "test": 0}
+    assert set(messages["sha256"]) == {"documents", "train", "val", "test"}
     assert str(folder) not in (store.path / "manifest.json").read_text()
     listed = next(one for one in list_sources() if one["name"] == "cmu-dog")
     assert (listed["obtained"], listed["stores"]) == ("--from", [f"bpe{SIZE}"])
@@ -152,7 +152,7 @@ def test_other_files_than_the_published_are_refused(data_folder: Path, folder: P
 
 
 def by_hand(store: Store, split: str, i: int) -> tuple[list[int], list[int]]:
-    """What stands before a conversation's utterances, and these."""
+    """Computes the tokens before a conversation's utterances, and the utterances."""
     text = columns(store, "documents", "documents")[store.values(split, "topics")[i]]
     words, spoken = iter(columns(store, split, "utterances")[i]), list[int]()
     speakers, lengths = columns(store, split, "speakers")[i], columns(store, split, "lengths")[i]
@@ -164,27 +164,27 @@ def by_hand(store: Store, split: str, i: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("document", ["none", "cut", "whole"])
 def test_rows_are_a_document_and_utterances_behind_their_speakers(store: Store, document: Any) -> None:
     module = data(document=document, window=40)
-    found = module.reader("train")(np.array([2, 0, 1]), None)
-    assert found.lengths is not None
-    assert found.inputs.dtype == found.targets.dtype == torch.int64
+    result = module.reader("train")(np.array([2, 0, 1]), None)
+    assert result.lengths is not None
+    assert result.inputs.dtype == result.targets.dtype == torch.int64
     for row, i in enumerate((2, 0, 1)):
-        before, said = by_hand(store, "train", i)
-        shown = {"none": [], "cut": [DOC, *before[-39:]], "whole": before}[document]
-        assert document != "cut" or len(shown) == 40 < len(before)
-        ids, n = shown + said, len(shown) + len(said) - 1
-        wanted = [-1] * len(shown) + [id_ if id_ < SIZE else -1 for id_ in said]
-        assert found.lengths[row] == n
-        assert found.inputs[row, :n].tolist() == ids[:-1]
-        assert found.targets[row, :n].tolist() == wanted[1:]
-        assert set(found.inputs[row, n:].tolist()) <= {0}
-        assert set(found.targets[row, n:].tolist()) <= {-1}
+        before, output = by_hand(store, "train", i)
+        displayed = {"none": [], "cut": [DOC, *before[-39:]], "whole": before}[document]
+        assert document != "cut" or len(displayed) == 40 < len(before)
+        ids, n = displayed + output, len(displayed) + len(output) - 1
+        expected = [-1] * len(displayed) + [id_ if id_ < SIZE else -1 for id_ in output]
+        assert result.lengths[row] == n
+        assert result.inputs[row, :n].tolist() == ids[:-1]
+        assert result.targets[row, :n].tolist() == expected[1:]
+        assert set(result.inputs[row, n:].tolist()) <= {0}
+        assert set(result.targets[row, n:].tolist()) <= {-1}
 
 
 def test_in_training_every_token_may_count(store: Store) -> None:
     reader = data(score_all=True).reader("train")
-    found = reader(np.arange(3), 0)
-    assert found.lengths is not None
-    for tokens, targets, n in zip(found.inputs, found.targets, found.lengths.tolist(), strict=True):
+    result = reader(np.arange(3), 0)
+    assert result.lengths is not None
+    for tokens, targets, n in zip(result.inputs, result.targets, result.lengths.tolist(), strict=True):
         assert targets[: n - 1].tolist() == tokens[1:n].tolist()
         assert targets[n - 1] >= 0
     plain = data().reader("train")
@@ -204,9 +204,9 @@ def test_targets_are_counted_without_reading_them(store: Store, document: Any, s
     counted = (batch.examples.targets >= 0).sum()
     assert batch.step_targets == counted
     assert batch.examples.scored is None or len(batch.examples.scored) == counted
-    said = columns(store, "train", "utterances")
-    assert module.counts["train"] == {"examples": 3, "targets": sum(map(len, said)), "dropped": 1}
-    assert module.n_targets == round(sum(map(len, said)) / 3)
+    output = columns(store, "train", "utterances")
+    assert module.counts["train"] == {"examples": 3, "targets": sum(map(len, output)), "dropped": 1}
+    assert module.n_targets == round(sum(map(len, output)) / 3)
 
 
 def test_what_a_run_reads_of_the_data(store: Store) -> None:
@@ -226,7 +226,7 @@ def test_other_stores_and_settings_are_refused(store: Store) -> None:
         data(vocab_size=270)
     with pytest.raises(UserError, match="not 2"):
         data(window=2)
-    prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+    prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     with pytest.raises(UserError, match="holds en, de"):
         data(store="numbers-en-de/bpe300-n300")
 
@@ -235,7 +235,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.mark.parametrize(
-    ("file", "change", "said"),
+    ("file", "change", "message"),
     [
         ("Conversations/train/b", lambda one: one.pop("wikiDocumentIdx"), "wikiDoc"),
         ("Conversations/train/b", lambda one: one.update(wikiDocumentIdx=6), "no document .* 6"),
@@ -250,21 +250,21 @@ Change = Callable[[dict[str, Any]], object]
     ],
 )
 def test_a_file_that_lacks_something_is_named(
-    data_folder: Path, folder: Path, file: str, change: Change, said: str
+    data_folder: Path, folder: Path, file: str, change: Change, message: str
 ) -> None:
     path = folder / f"{file}.json"
     body = json.loads(path.read_text())
     change(body)
     path.write_text(json.dumps(body))
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         made(folder)
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "said"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "wikiDoc")])
-def test_a_damaged_file_is_named(data_folder: Path, folder: Path, content: bytes, said: str) -> None:
+@pytest.mark.parametrize(("content", "message"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "wikiDoc")])
+def test_a_damaged_file_is_named(data_folder: Path, folder: Path, content: bytes, message: str) -> None:
     (folder / "WikiData" / "Beta.json").write_bytes(content)
-    with pytest.raises(UserError, match=rf"Beta\.json.* {said}"):
+    with pytest.raises(UserError, match=rf"Beta\.json.* {message}"):
         made(folder)
 
 

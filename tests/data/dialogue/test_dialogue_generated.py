@@ -22,15 +22,15 @@ def data(**changes: Any) -> GeneratedDialogueData:
 
 def whole(module: GeneratedDialogueData, split: str = "test", epoch: int | None = None) -> list[list[int]]:
     """The rows with their last tokens."""
-    found = module.reader(split)(EVERY, epoch)
-    ends = found.targets[:, -1:].tolist()
-    return [row + end for row, end in zip(found.inputs.tolist(), ends, strict=True)]
+    result = module.reader(split)(EVERY, epoch)
+    ends = result.targets[:, -1:].tolist()
+    return [row + end for row, end in zip(result.inputs.tolist(), ends, strict=True)]
 
 
 def topic(words: list[int]) -> int:
     """The one topic of some words."""
-    (found,) = {(word - FIRST) // 2 for word in words}
-    return found
+    (result,) = {(word - FIRST) // 2 for word in words}
+    return result
 
 
 def test_answers_have_the_topic_of_the_section() -> None:
@@ -43,11 +43,11 @@ def test_answers_have_the_topic_of_the_section() -> None:
             assert name == 4 + section
             topics[name] = topic(text)
         for turn in range(4):
-            one, name, other, *said = row[20 + 6 * turn : 26 + 6 * turn]
+            one, name, other, *output = row[20 + 6 * turn : 26 + 6 * turn]
             assert (one, other) == (DOC + 1, DOC + 2)
-            assert topic(said) == topics[name]
+            assert topic(output) == topics[name]
             asked.add(name)
-            words |= set(said)
+            words |= set(output)
         seen.add(tuple(topics.values()))
     assert len(seen) > 20
     assert asked == {4, 5, 6}
@@ -66,8 +66,8 @@ def test_what_is_shown_of_a_document() -> None:
 def test_targets_are_counted_without_reading_them(document: Any, score_all: bool) -> None:
     module = data(document=document, score_all=score_all)
     for epoch in (None, 1):
-        found = module.reader("train")(EVERY, epoch)
-        assert module.targets_of("train", EVERY, epoch).tolist() == (found.targets >= 0).sum(1).tolist()
+        result = module.reader("train")(EVERY, epoch)
+        assert module.targets_of("train", EVERY, epoch).tolist() == (result.targets >= 0).sum(1).tolist()
     spoken = module.reader("val")(EVERY, None)
     assert (spoken.targets < DOC).all(), "no mark counts in evaluation"
     assert module.n_targets == 16

@@ -105,7 +105,7 @@ LABELS = pictures("mnist")["train"].labels
 
 
 @pytest.mark.parametrize(
-    ("name", "written", "said"),
+    ("name", "written", "message"),
     [
         (FILES[2], None, rf"no {FILES[2]}, plain or"),
         (FILES[0], idx(LABELS, 2049), r"header \(2049, .* has the header \(2051, 'N', 28, 28\)"),
@@ -125,12 +125,12 @@ LABELS = pictures("mnist")["train"].labels
     ],
 )
 def test_bad_idx_files_are_named(
-    data_folder: Path, mnist: Path, name: str, written: bytes | None, said: str
+    data_folder: Path, mnist: Path, name: str, written: bytes | None, message: str
 ) -> None:
     (mnist / name.removesuffix(".gz").removesuffix(".xz")).unlink()
     if written is not None:
         (mnist / name).write_bytes(written)
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         filled(entry("mnist"), mnist)
     assert "\n" not in str(caught.value)
     assert not list(data_folder.glob("*/*")), "something was left behind"
@@ -239,7 +239,7 @@ def test_a_pickle_runs_nothing(
 
 
 @pytest.mark.parametrize(
-    ("held", "said"),
+    ("held", "message"),
     [
         ({"data": GOOD["data"]}, "test_batch: its labels"),
         ({"labels": GOOD["labels"]}, r"test_batch: its data are not rows of 3,072 bytes"),
@@ -253,11 +253,11 @@ def test_a_pickle_runs_nothing(
     ],
 )
 def test_bad_pickles_are_refused(
-    data_folder: Path, cifar: Path, tmp_path: Path, held: Any, said: str
+    data_folder: Path, cifar: Path, tmp_path: Path, held: Any, message: str
 ) -> None:
     write_pickles(tmp_path / "pickles", pictures("cifar10"))
     (tmp_path / "pickles" / "test_batch").write_bytes(pickle.dumps(held, protocol=3))
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         filled(entry("cifar10"), tmp_path / "pickles")
     assert "\n" not in str(caught.value)
     assert not list(data_folder.glob("*/*")), "something was left behind"
@@ -359,7 +359,7 @@ def test_bad_pictures_on_the_hub(data_folder: Path, mnist: Path, monkeypatch: py
 
 def test_the_known_sources_are_complete() -> None:
     for name, keys in (("mnist", set(MNIST)), ("cifar10", {"train-labels", "test-labels"})):
-        found = entry(name)
-        assert set(found.sha256) >= keys
-        assert (found.levels, found.revision) == (("pixels",), "unpinned")
+        result = entry(name)
+        assert set(result.sha256) >= keys
+        assert (result.levels, result.revision) == (("pixels",), "unpinned")
     assert sum(key.startswith("train-images-") for key in entry("cifar10").sha256) == 5

@@ -29,7 +29,7 @@ CHOSEN = [62, 83, 89, 92, 98, 99, 111, 147]
 
 
 def shifts(n: int, top: int = 4, left: int = 4, flip: bool = False, angle: int = STRAIGHT) -> Shifts:
-    """The same for each of ``n`` pictures; by default nothing moves."""
+    """Makes equal shifts for ``n`` pictures; by default nothing moves."""
     return Shifts(np.full(n, top), np.full(n, left), np.full(n, flip), np.full(n, angle))
 
 
@@ -47,7 +47,7 @@ def naively(picture: Bytes, top: int, left: int, flip: bool, angle: int) -> Byte
                 cut[r, c] = picture[r + top - 4, c + left - 4]
     if flip:
         cut = np.stack([[row[side - 1 - c] for c in range(side)] for row in cut])
-    found = np.zeros_like(picture)
+    result = np.zeros_like(picture)
     turn, middle = math.radians(degrees(angle)), (side - 1) / 2
     for r in range(side):
         for c in range(side):
@@ -57,39 +57,39 @@ def naively(picture: Bytes, top: int, left: int, flip: bool, angle: int) -> Byte
             old_up = -math.sin(turn) * x + math.cos(turn) * up
             old_r, old_c = round(middle - old_up), round(old_x + middle)
             if 0 <= old_r < side and 0 <= old_c < side:
-                found[r, c] = cut[old_r, old_c]
-    return found
+                result[r, c] = cut[old_r, old_c]
+    return result
 
 
 @pytest.mark.parametrize(
     "moved", [(0, 8, False, 17), (8, 3, True, 4000), (4, 4, True, 3000), (2, 6, False, 1300)]
 )
 def test_augmentation_is_cut_mirror_turn(moved: tuple[int, int, bool, int]) -> None:
-    found = Augmentation(0).moved(IMAGES[:1], shifts(1, *moved))[0]
-    assert np.array_equal(found, naively(IMAGES[0], *moved))
+    result = Augmentation(0).moved(IMAGES[:1], shifts(1, *moved))[0]
+    assert np.array_equal(result, naively(IMAGES[0], *moved))
     wrong = (moved[0], moved[1], moved[2], ANGLES - 1 - moved[3])
-    assert not np.array_equal(found, naively(IMAGES[0], *wrong)), "the other way round would not show"
+    assert not np.array_equal(result, naively(IMAGES[0], *wrong)), "the other way round would not show"
 
 
 def test_every_picture_of_a_batch_moves_in_its_own_way() -> None:
     own = [(0, 8, False, 17), (8, 3, True, 4000), (4, 4, True, 3000)]
     batch = Shifts(*(np.array(column) for column in zip(*own, strict=True)))
-    found = Augmentation(0).moved(IMAGES[:3], batch)
+    result = Augmentation(0).moved(IMAGES[:3], batch)
     for n, moved in enumerate(own):
-        assert np.array_equal(found[n], naively(IMAGES[n], *moved))
+        assert np.array_equal(result[n], naively(IMAGES[n], *moved))
 
 
 def test_turning_is_grid_sample_of_torch() -> None:
-    """What torchvision's rotation of a tensor does: nearest neighbours, black outside."""
+    """Compares with torchvision's rotation of a tensor: nearest neighbours, black outside."""
     which = [0, 333, 1777, 2900, ANGLES - 1]
     batch = shifts(len(which))._replace(angle=np.array(which))
-    found = Augmentation(0).moved(IMAGES[: len(which)], batch)
+    result = Augmentation(0).moved(IMAGES[: len(which)], batch)
     turns = [math.radians(degrees(n)) for n in which]
     matrices = [[[math.cos(t), -math.sin(t), 0], [math.sin(t), math.cos(t), 0]] for t in turns]
     planes = torch.from_numpy(IMAGES[: len(which)]).permute(0, 3, 1, 2).double()
     grid = affine_grid(torch.tensor(matrices, dtype=torch.float64), list(planes.shape), align_corners=False)
     expected = grid_sample(planes, grid, mode="nearest", padding_mode="zeros", align_corners=False)
-    assert np.array_equal(found, expected.permute(0, 2, 3, 1).byte().numpy())
+    assert np.array_equal(result, expected.permute(0, 2, 3, 1).byte().numpy())
 
 
 def test_nothing_moves_but_what_is_asked_to() -> None:
@@ -118,8 +118,8 @@ def test_no_machine_rounds_sines_otherwise() -> None:
 
 
 def test_draws_are_the_same_on_every_machine() -> None:
-    found = Augmentation(seed=5).draw(np.array([0, 49_999]), epoch=2)
-    assert [one.tolist() for one in found] == PINNED
+    result = Augmentation(seed=5).draw(np.array([0, 49_999]), epoch=2)
+    assert [one.tolist() for one in result] == PINNED
 
 
 def test_draws_depend_on_seed_epoch_and_picture_alone() -> None:
@@ -160,10 +160,10 @@ def test_grey_is_pillows() -> None:
         [17, 250, 99],
     ]
     colours += [[128, 127, 126], [3, 3, 4], [254, 1, 254]]
-    found = grey(np.array([[colours]], np.uint8))
-    assert found.shape == (1, 1, 10, 1)
+    result = grey(np.array([[colours]], np.uint8))
+    assert result.shape == (1, 1, 10, 1)
     # Image.convert("L") of Pillow 13
-    assert found.ravel().tolist() == [76, 150, 29, 255, 2, 124, 163, 127, 3, 105]
+    assert result.ravel().tolist() == [76, 150, 29, 255, 2, 124, 163, 127, 3, 105]
     random = IMAGES[:2]
     for pixel, level in zip(random.reshape(-1, 3).tolist(), grey(random).ravel().tolist(), strict=True):
         assert level == (19595 * pixel[0] + 38470 * pixel[1] + 7471 * pixel[2] + 0x8000) // 65536

@@ -45,22 +45,22 @@ def naively(picture: Any, patch: int) -> list[list[float]]:
 @pytest.mark.parametrize(("shape", "patch"), [((2, 8, 12, 3), 4), ((1, 6, 6, 1), 2), ((1, 5, 5, 2), 1)])
 def test_the_order_within_and_of_patches(shape: tuple[int, ...], patch: int) -> None:
     pictures = torch.arange(float(np.prod(shape))).reshape(shape)
-    found = cut(pictures, patch)
-    assert found.tolist() == [naively(one, patch) for one in pictures]
+    result = cut(pictures, patch)
+    assert result.tolist() == [naively(one, patch) for one in pictures]
     if patch > 1:
         sideways = cut(pictures.transpose(1, 2), patch)
-        assert sideways.tolist() != found.tolist(), "columns first would not show"
+        assert sideways.tolist() != result.tolist(), "columns first would not show"
 
 
 def test_cifar_in_colour(cifar: Splits) -> None:
     data = PatchData("cifar10", 4, mean=MEAN, std=STD)
     assert (data.input_size, data.seq_len, data.n_targets, data.n_classes) == (48, 64, 1, 10)
-    found = data.reader("train")(np.array([6, 0]), 0)
-    assert found.inputs.shape == (2, 64, 48)
-    assert found.targets.tolist() == [[int(cifar["train"].labels[n])] for n in (6, 0)]
-    assert found.hidden is None
-    assert found.lengths is None
-    for row, n in zip(found.inputs, (6, 0), strict=True):
+    result = data.reader("train")(np.array([6, 0]), 0)
+    assert result.inputs.shape == (2, 64, 48)
+    assert result.targets.tolist() == [[int(cifar["train"].labels[n])] for n in (6, 0)]
+    assert result.hidden is None
+    assert result.lengths is None
+    for row, n in zip(result.inputs, (6, 0), strict=True):
         scaled = (cifar["train"].images[n] / 255 - np.array(MEAN)) / np.array(STD)
         assert np.allclose(row.numpy(), naively(scaled, 4), atol=1e-5)
 
@@ -68,16 +68,16 @@ def test_cifar_in_colour(cifar: Splits) -> None:
 def test_cifar_of_the_long_range_arena(cifar: Splits) -> None:
     data = PatchData("cifar10", 4, patch=1, grey=True, mean=[0.5], std=[0.5])
     assert (data.input_size, data.seq_len) == (1, 1024)
-    found = data.reader("test")(np.array([2]), None).inputs
+    result = data.reader("test")(np.array([2]), None).inputs
     levels = grey(cifar["test"].images[2:3]).ravel()
-    assert np.allclose(found.numpy().ravel(), levels / 127.5 - 1, atol=1e-6)
+    assert np.allclose(result.numpy().ravel(), levels / 127.5 - 1, atol=1e-6)
 
 
 def test_mnist(mnist: Splits) -> None:
     data = PatchData("mnist", 4)
     assert (data.input_size, data.seq_len) == (16, 49)
-    found = data.reader("train")(np.array([1]), 0).inputs[0]
-    assert found.numpy() == pytest.approx(np.array(naively(mnist["train"].images[1] / 255, 4)), abs=1e-7)
+    result = data.reader("train")(np.array([1]), 0).inputs[0]
+    assert result.numpy() == pytest.approx(np.array(naively(mnist["train"].images[1] / 255, 4)), abs=1e-7)
 
 
 def test_validation_on_training_pictures_or_on_the_test_set(cifar: Splits) -> None:
@@ -128,7 +128,7 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"store": "mnist", "patch": 5}, "patch 5 does not divide the side 28 of mnist's pictures"),
         ({"store": "mnist", "patch": 0}, "patch 0 does not divide"),
@@ -144,8 +144,8 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
         ({"store": "mnist", "batch_size": 0}, "batch_size must be at least 1"),
     ],
 )
-def test_settings_that_cannot_be(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said) as caught:
+def test_settings_that_cannot_be(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
         PatchData(**{"batch_size": 4, **options})
     assert "\n" not in str(caught.value)
 

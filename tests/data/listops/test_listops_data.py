@@ -24,7 +24,7 @@ SHORT = TreeSet(40, 12, TreeRules(max_depth=5, max_args=4, min_length=8, max_len
 def _store(data_folder: Path, tmp_path: Path) -> None:
     for file in DATA_SETS["listops"].files:
         (tmp_path / file).write_text("\n".join(["Source\tTarget", *TEXTS]))
-    prepare("listops", tmp_path, say=lambda line: None)
+    prepare("listops", tmp_path, report=lambda line: None)
 
 
 def ids(line: str) -> list[int]:
@@ -63,7 +63,7 @@ def test_both_ways_are_those_of_the_published_loaders(data_folder: Path, tmp_pat
     assert broken == ["SM", "9", "MIN", "2", "5"]
     for file in DATA_SETS["listops"].files:
         (tmp_path / file).write_text(f"Source\tTarget\n{text}\t1\n")
-    prepare("listops", tmp_path, say=lambda line: None)
+    prepare("listops", tmp_path, report=lambda line: None)
     read = ListOpsData(1, 7).reader("test")(np.array([0]), None)
     assert [SYMBOLS[i].replace("]", "X") for i in read.inputs[0]] == lra
     read = ListOpsData(1, 7, tokens="truncated").reader("test")(np.array([0]), None)
@@ -120,15 +120,15 @@ def test_a_recipe_may_state_trees_or_a_store() -> None:
 
     parser = ArgumentParser()
     parser.add_class_arguments(ListOpsData, "data")
-    said = {
+    output = {
         "batch_size": 8,
         "max_length": 30,
         "store": {"train": 40, "held_out": 12, "rules": {"max_length": 600}},
     }
-    made = parser.instantiate_classes(parser.parse_object({"data": said})).data
+    made = parser.instantiate_classes(parser.parse_object({"data": output})).data
     assert made.generated == TreeSet(40, 12, TreeRules(max_length=600))
     made = parser.instantiate_classes(
-        parser.parse_object({"data": {**said, "store": "listops/lra-n50"}})
+        parser.parse_object({"data": {**output, "store": "listops/lra-n50"}})
     ).data
     assert (made.generated, made.store_name, made.variant) == (None, "listops", "lra-n50")
 

@@ -23,7 +23,7 @@ LINES = {
 
 
 def content(lines: list[str]) -> bytes:
-    """As Python's csv writes it."""
+    """Formats rows as Python's csv does."""
     return "".join(f"{line}\r\n" for line in lines).encode()
 
 
@@ -48,10 +48,10 @@ def quiet(line: str) -> None:
 
 
 def test_published_files_become_a_store(data_folder: Path, folder: Path) -> None:
-    said: list[str] = []
-    path = prepare("listops", folder, say=said.append)
+    output: list[str] = []
+    path = prepare("listops", folder, report=output.append)
     assert path == data_folder / "listops" / "lra"
-    assert said == ["made listops/lra: test 1, train 2, val 1"]
+    assert output == ["made listops/lra: test 1, train 2, val 1"]
     store = open_store("listops", "lra")
     assert store.values("train", "trees").tolist() == [12, 4, 5, 15, 8]
     assert store.offsets("train", "trees").tolist() == [0, 4, 5]
@@ -66,13 +66,13 @@ def test_packed_files_will_do(data_folder: Path, folder: Path) -> None:
     plain = folder / FILES["train"]
     (folder / f"{FILES['train']}.gz").write_bytes(gzip.compress(plain.read_bytes()))
     plain.unlink()
-    prepare("listops", folder, say=quiet)
+    prepare("listops", folder, report=quiet)
     assert open_store("listops", "lra").manifest.counts["train"] == {"examples": 2, "tokens": {"trees": 5}}
 
 
 @pytest.mark.usefixtures("_short")
 def test_generated_stores_share_their_held_out_trees(data_folder: Path) -> None:
-    prepare("listops", size=20, say=quiet)
+    prepare("listops", size=20, report=quiet)
     assert ensure_generated("listops", "")  # the default, although another is there
     assert not ensure_generated("listops", "lra")
     small, large = open_store("listops", "lra-n20"), open_store("listops", "lra")
@@ -92,14 +92,14 @@ def test_generated_stores_share_their_held_out_trees(data_folder: Path) -> None:
 
 @pytest.mark.usefixtures("_short")
 def test_files_do_not_silently_lose_to_generated_trees(data_folder: Path, folder: Path) -> None:
-    prepare("listops", say=quiet)
+    prepare("listops", report=quiet)
     with pytest.raises(UserError, match="is already prepared, from generated data; delete"):
-        prepare("listops", folder, say=quiet)
+        prepare("listops", folder, report=quiet)
 
 
 def test_files_have_their_own_size(data_folder: Path, folder: Path) -> None:
     with pytest.raises(UserError, match="--size 5"):
-        prepare("listops", folder, size=5, say=quiet)
+        prepare("listops", folder, size=5, report=quiet)
 
 
 def test_the_list_tells_both_ways() -> None:
@@ -107,7 +107,7 @@ def test_the_list_tells_both_ways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: .* is no tree with its value"),
         ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3.* 12 "),
@@ -117,25 +117,25 @@ def test_the_list_tells_both_ways() -> None:
         ("", "line 3: '' is no tree"),
     ],
 )
-def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, said: str) -> None:
+def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, message: str) -> None:
     (folder / FILES["val"]).write_bytes(content([HEAD, LINES["val"][0], line, LINES["val"][0]]))
-    with pytest.raises(UserError, match=f"basic_val.tsv, {said}"):
-        prepare("listops", folder, say=quiet)
+    with pytest.raises(UserError, match=f"basic_val.tsv, {message}"):
+        prepare("listops", folder, report=quiet)
     assert not list(data_folder.rglob("manifest.json"))
 
 
 def test_a_missing_or_empty_file_is_named(data_folder: Path, folder: Path) -> None:
     (folder / FILES["test"]).write_bytes(content([HEAD]))
     with pytest.raises(UserError, match=r"basic_test.tsv:"):
-        prepare("listops", folder, say=quiet)
+        prepare("listops", folder, report=quiet)
     (folder / FILES["test"]).write_bytes(b"")
     with pytest.raises(UserError, match=r"basic_test.tsv, line 1:"):
-        prepare("listops", folder, say=quiet)
+        prepare("listops", folder, report=quiet)
     (folder / FILES["test"]).unlink()
     with pytest.raises(UserError, match=r"no basic_test.tsv"):
-        prepare("listops", folder, say=quiet)
+        prepare("listops", folder, report=quiet)
     with pytest.raises(UserError, match="no such folder"):
-        prepare("listops", folder / "none", say=quiet)
+        prepare("listops", folder / "none", report=quiet)
 
 
 def test_columns_are_found_by_name_and_the_last_line_needs_no_end(tmp_path: Path) -> None:

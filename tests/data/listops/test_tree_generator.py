@@ -31,18 +31,18 @@ def rows(trees: Trees) -> list[list[int]]:
 
 def nodes(ids: list[int]) -> list[tuple[int, int, int]]:
     """Depth, symbol and number of arguments of every node, by reading token after token."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     above: list[int] = []
     for one in ids:
         if one == CLOSE:
             above.pop()
             continue
         if above:
-            found[above[-1]][2] += 1
-        found.append([len(above) + 1, one, 0])
+            result[above[-1]][2] += 1
+        result.append([len(above) + 1, one, 0])
         if one >= FIRST_OPERATOR:
-            above.append(len(found) - 1)
-    return [(depth, symbol, args) for depth, symbol, args in found]
+            above.append(len(result) - 1)
+    return [(depth, symbol, args) for depth, symbol, args in result]
 
 
 def length_law(rules: TreeRules) -> np.ndarray:
@@ -73,16 +73,16 @@ def test_every_value_is_that_of_the_tree(rules: TreeRules) -> None:
 
 
 def test_the_shares_of_operators_arguments_and_digits() -> None:
-    found = [node for ids in rows(grow(ANY, 0)) for node in nodes(ids)]
-    assert max(depth for depth, _, _ in found) == ANY.max_depth
-    operators = [(symbol, args) for depth, symbol, args in found if args and depth < ANY.max_depth]
-    inner = [symbol for depth, symbol, _ in found if depth < ANY.max_depth]
+    result = [node for ids in rows(grow(ANY, 0)) for node in nodes(ids)]
+    assert max(depth for depth, _, _ in result) == ANY.max_depth
+    operators = [(symbol, args) for depth, symbol, args in result if args and depth < ANY.max_depth]
+    inner = [symbol for depth, symbol, _ in result if depth < ANY.max_depth]
     assert len(operators) / len(inner) == pytest.approx(0.25, abs=0.015)
     kinds = np.bincount([symbol - FIRST_OPERATOR for symbol, _ in operators])
     np.testing.assert_allclose(kinds / len(operators), 1 / len(OPERATORS), atol=0.03)
     args = np.bincount([args for _, args in operators])
     np.testing.assert_allclose(args / len(operators), [0, 0, 0.25, 0.25, 0.25, 0.25], atol=0.03)
-    digits = np.bincount([symbol - ZERO for _, symbol, args in found if not args])
+    digits = np.bincount([symbol - ZERO for _, symbol, args in result if not args])
     np.testing.assert_allclose(digits / digits.sum(), 0.1, atol=0.012)
 
 
@@ -118,8 +118,8 @@ def test_splits_share_no_tree_and_do_not_depend_on_the_size_of_training() -> Non
 
 def test_no_tree_comes_twice_even_where_most_candidates_are_the_same() -> None:
     few = TreeRules(max_depth=2, max_args=2, min_length=0, max_length=9)
-    found = rows(generate(few, 410))  # all there are: 10 digits, 4 operators of two digits
-    assert len(found) == len({tuple(ids) for ids in found}) == 410
+    result = rows(generate(few, 410))  # all there are: 10 digits, 4 operators of two digits
+    assert len(result) == len({tuple(ids) for ids in result}) == 410
 
 
 def test_too_few_different_trees_are_said() -> None:
@@ -128,7 +128,7 @@ def test_too_few_different_trees_are_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"max_depth": 0}, "max_depth must be at least 1"),
         ({"max_args": 1}, "max_args must be at least 2"),
@@ -136,8 +136,8 @@ def test_too_few_different_trees_are_said() -> None:
         ({"min_length": 1999}, "more than min_length 1999 and fewer than max_length 2000"),
     ],
 )
-def test_rules_that_make_no_tree_are_refused(wrong: dict[str, float], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_rules_that_make_no_tree_are_refused(wrong: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         TreeRules(**wrong)  # type: ignore[arg-type]
 
 

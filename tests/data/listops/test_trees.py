@@ -21,9 +21,9 @@ def value(text: str) -> int:
     return value_of(read_tree(text))
 
 
-@pytest.mark.parametrize(("text", "wanted"), PUBLISHED.items())
-def test_published_trees_have_their_published_values(text: str, wanted: int) -> None:
-    assert value(text) == wanted
+@pytest.mark.parametrize(("text", "expected"), PUBLISHED.items())
+def test_published_trees_have_their_published_values(text: str, expected: int) -> None:
+    assert value(text) == expected
 
 
 def test_ids_are_padding_then_digits_then_operators_then_the_closing_bracket() -> None:
@@ -49,7 +49,7 @@ def test_round_brackets_are_dropped_and_text_comes_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected"),
     [
         ("[MED 1 2 ]", 1),  # 1.5, cut
         ("[MED 9 1 2 8 ]", 5),
@@ -58,8 +58,8 @@ def test_round_brackets_are_dropped_and_text_comes_back() -> None:
         ("[MIN 4 2 [MAX 1 0 ] ]", 1),
     ],
 )
-def test_values_by_hand(text: str, wanted: int) -> None:
-    assert value(text) == wanted
+def test_values_by_hand(text: str, expected: int) -> None:
+    assert value(text) == expected
 
 
 def test_a_part_of_some_trees() -> None:

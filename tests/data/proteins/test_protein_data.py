@@ -21,7 +21,7 @@ def _store(data_folder: Path, tmp_path: Path) -> None:
         first = {"train": 0, "valid": 100, "test_fold_holdout": 200}[split]
         rows = [{"primary": "ACDEFGHIKL"[: n - 2], "fold_label": first + i} for i, n in enumerate(LENGTHS)]
         (tmp_path / f"remote_homology_{split}.json").write_text(json.dumps(rows))
-    prepare("remote-homology", tmp_path, say=lambda line: None)
+    prepare("remote-homology", tmp_path, report=lambda line: None)
 
 
 @pytest.mark.usefixtures("_store")

@@ -54,7 +54,7 @@ def rows(split: str, part: str) -> list[list[int]]:
 
 def test_ids_are_those_of_tape() -> None:
     assert len(SYMBOLS) == 30
-    told = {
+    messages = {
         "<pad>": 0,
         "<mask>": 1,
         "<cls>": 2,
@@ -66,7 +66,7 @@ def test_ids_are_those_of_tape() -> None:
         "O": 18,
         "Z": 29,
     }
-    assert {symbol: SYMBOLS.index(symbol) for symbol in told} == told
+    assert {symbol: SYMBOLS.index(symbol) for symbol in messages} == messages
 
 
 @pytest.mark.parametrize("inner", ["", "remote_homology"])
@@ -74,8 +74,10 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
     if inner:
         (folder.parent / "outer").mkdir()
         folder = folder.rename(folder.parent / "outer" / inner).parent
-    said: list[str] = []
-    assert prepare("remote-homology", folder, say=said.append) == data_folder / "remote-homology" / "tape"
+    output: list[str] = []
+    assert (
+        prepare("remote-homology", folder, report=output.append) == data_folder / "remote-homology" / "tape"
+    )
     # the published tokeniser's ids of the beginning of the sequence in its README
     assert rows("train", "residues") == [
         [2, 11, 7, 23, 25, 9, 8, 21, 7, 15, 13, 11, 3],
@@ -88,14 +90,14 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
     manifest = open_store("remote-homology", "tape").manifest
     assert manifest.missing_splits == ["test_family_holdout", "test_superfamily_holdout"]
     assert manifest.counts["train"] == {"examples": 3, "tokens": {"residues": 20}}
-    assert said == [
+    assert output == [
         "made remote-homology/tape: test_fold_holdout 2, train 3, valid 1",
         "not available, left out: test_family_holdout, test_superfamily_holdout",
     ]
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (json.dumps([record("AC", 1), record("AJ", 1)]), "record 2: unknown amino acid 'J'"),
         (json.dumps([record("AC", 1195)]), "record 1: fold_label is 1195, not a number below 1,195"),
@@ -113,18 +115,18 @@ def test_lists_in_json_become_a_store(data_folder: Path, folder: Path, inner: st
         ("\udcff", "is not UTF-8 at byte 0"),
     ],
 )
-def test_a_bad_list_is_refused(data_folder: Path, folder: Path, content: str, said: str) -> None:
+def test_a_bad_list_is_refused(data_folder: Path, folder: Path, content: str, message: str) -> None:
     file(folder, "valid").write_bytes(content.encode(errors="surrogateescape"))
-    with pytest.raises(UserError, match=f"remote_homology_valid.json.*{said}"):
-        prepare("remote-homology", folder, say=quiet)
+    with pytest.raises(UserError, match=f"remote_homology_valid.json.*{message}"):
+        prepare("remote-homology", folder, report=quiet)
     assert not list(data_folder.rglob("manifest.json"))
 
 
 def test_a_missing_file_is_named(data_folder: Path, folder: Path) -> None:
     file(folder, "test_fold_holdout").unlink()
     with pytest.raises(UserError, match=r"no remote_homology_test_fold_holdout.json.*raw release"):
-        prepare("remote-homology", folder, say=quiet)
+        prepare("remote-homology", folder, report=quiet)
     with pytest.raises(UserError, match="no such folder"):
-        prepare("remote-homology", folder / "none", say=quiet)
+        prepare("remote-homology", folder / "none", report=quiet)
     with pytest.raises(UserError, match=r"\(remote_homology_train.json.*--from DIR"):
-        prepare("remote-homology", say=quiet)
+        prepare("remote-homology", report=quiet)

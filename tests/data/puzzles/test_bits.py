@@ -31,7 +31,7 @@ def rows(examples: Examples) -> torch.Tensor:
 
 
 def queries(examples: Examples) -> list[int]:
-    """Which string each query repeats."""
+    """Returns the string that each query repeats."""
     signs = examples.targets * 2 - 1
     same = (rows(examples)[:, :STRINGS] == signs[:, None]).all(-1)
     assert bool((same.sum(1) == 1).all()), "the wanted bits are those of exactly one string"
@@ -39,31 +39,31 @@ def queries(examples: Examples) -> list[int]:
 
 
 def test_an_example_is_some_strings_and_one_of_them_again() -> None:
-    found = drawn()
-    assert found.inputs.shape == (EPOCH, (STRINGS + 1) * BITS // PATCH, PATCH)
-    assert (found.inputs.dtype, found.targets.dtype) == (torch.float32, torch.int64)
-    assert found.lengths is None
-    assert found.hidden is not None
-    assert found.hidden.dtype == torch.bool
-    assert found.targets.shape == found.hidden.shape == (EPOCH, BITS)
-    strings, query = rows(found)[:, :STRINGS], rows(found)[:, STRINGS]
+    result = drawn()
+    assert result.inputs.shape == (EPOCH, (STRINGS + 1) * BITS // PATCH, PATCH)
+    assert (result.inputs.dtype, result.targets.dtype) == (torch.float32, torch.int64)
+    assert result.lengths is None
+    assert result.hidden is not None
+    assert result.hidden.dtype == torch.bool
+    assert result.targets.shape == result.hidden.shape == (EPOCH, BITS)
+    strings, query = rows(result)[:, :STRINGS], rows(result)[:, STRINGS]
     assert set(strings.flatten().tolist()) == {-1.0, 1.0}
     assert set(query.flatten().tolist()) == {-1.0, 0.0, 1.0}
-    assert torch.equal(query == 0, found.hidden), "what the input does not show"
-    for row, which in enumerate(queries(found)):
+    assert torch.equal(query == 0, result.hidden), "what the input does not show"
+    for row, which in enumerate(queries(result)):
         for bit in range(BITS):
-            assert int(found.targets[row, bit]) == (strings[row, which, bit] > 0)
-            if not found.hidden[row, bit]:
+            assert int(result.targets[row, bit]) == (strings[row, which, bit] > 0)
+            if not result.hidden[row, bit]:
                 assert query[row, bit] == strings[row, which, bit]
 
 
 def test_patches_are_pieces_of_a_string() -> None:
-    found = drawn(3)
+    result = drawn(3)
     for row in range(3):
         for token in range((STRINGS + 1) * BITS // PATCH):
             string, at = divmod(token * PATCH, BITS)
-            wanted = rows(found)[row, string, at : at + PATCH]
-            assert torch.equal(found.inputs[row, token], wanted)
+            expected = rows(result)[row, string, at : at + PATCH]
+            assert torch.equal(result.inputs[row, token], expected)
 
 
 def within(share: float, wanted: float, n: int) -> bool:
@@ -72,8 +72,8 @@ def within(share: float, wanted: float, n: int) -> bool:
 
 
 def test_bits_are_balanced_and_half_are_hidden() -> None:
-    found = drawn(1000)
-    strings, hidden, targets = rows(found)[:, :STRINGS] > 0, found.hidden, found.targets.bool()
+    result = drawn(1000)
+    strings, hidden, targets = rows(result)[:, :STRINGS] > 0, result.hidden, result.targets.bool()
     assert hidden is not None
     assert within(float(strings.double().mean()), 0.5, strings.numel())
     assert within(float(hidden.double().mean()), 0.5, hidden.numel())
@@ -130,11 +130,11 @@ def digest(examples: Examples) -> str:
 
 def test_the_generator_cannot_change_unnoticed() -> None:
     """A record says what was trained on by the generator's version: raise it before these digests change."""
-    found = {
+    result = {
         split: digest(BitMemoryData(4).reader(split)(np.array([0, 1, 99_999]), epoch))
         for split, epoch in (("train", 3), ("val", None), ("test", None))
     }
-    assert found == PINNED
+    assert result == PINNED
 
 
 PINNED = {
@@ -167,24 +167,24 @@ def test_every_sum_of_two_strings_is_there_once() -> None:
     assert {split: module.size(split) for split in ("train", "val", "test")} == dict.fromkeys(
         ("train", "val", "test"), 1024
     )
-    found = module.reader("train")(np.arange(1024), 3)
-    assert found.inputs.shape == (1024, 10, 1)
-    assert (found.inputs.dtype, found.targets.dtype) == (torch.float32, torch.int64)
-    assert found.hidden is None
+    result = module.reader("train")(np.arange(1024), 3)
+    assert result.inputs.shape == (1024, 10, 1)
+    assert (result.inputs.dtype, result.targets.dtype) == (torch.float32, torch.int64)
+    assert result.hidden is None
     seen = set()
     for example in range(1024):
-        bits = [int(value) for value in found.inputs[example, :, 0]]
+        bits = [int(value) for value in result.inputs[example, :, 0]]
         assert bits == [int(digit) for digit in format(example, "010b")]
-        assert found.targets[example].tolist() == [
+        assert result.targets[example].tolist() == [
             int(a != b) for a, b in zip(bits[:5], bits[5:], strict=True)
         ]
         seen.add(tuple(bits))
     assert len(seen) == 1024
-    assert set(found.inputs.flatten().tolist()) == {0.0, 1.0}
+    assert set(result.inputs.flatten().tolist()) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: BitMemoryData(4, bits=0), "must be at least 1"),
         (lambda: BitMemoryData(4, strings=0), "must be at least 1"),
@@ -199,8 +199,8 @@ def test_every_sum_of_two_strings_is_there_once() -> None:
         (lambda: BitXorData(2000).train_dataloader(), "batch_size 2000 is more than the 1024 examples"),
     ],
 )
-def test_numbers_that_cannot_be(make: Any, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_numbers_that_cannot_be(make: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         make()
 
 

@@ -13,30 +13,30 @@ from repro.errors import UserError
 def follows(examples: Examples) -> None:
     """Asserts that every target that counts is the next input."""
     inputs, targets = examples.inputs.tolist(), examples.targets.tolist()
-    for tokens, wanted in zip(inputs, targets, strict=True):
-        for (_, after), target in zip(pairwise(tokens), wanted, strict=False):
+    for tokens, expected in zip(inputs, targets, strict=True):
+        for (_, after), target in zip(pairwise(tokens), expected, strict=False):
             assert target in (-1, after)
-        assert wanted[-1] == -1, "nothing follows the last one"
+        assert expected[-1] == -1, "nothing follows the last one"
 
 
 def test_a_duplication_is_a_sequence_twice_behind_zeros() -> None:
-    found = DuplicationData(4, length=20, symbols=5).reader("train")(np.arange(200), 0)
-    assert (found.inputs.dtype, found.targets.dtype) == (torch.int64, torch.int64)
-    assert found.inputs.shape == found.targets.shape == (200, 20)
-    assert (found.lengths, found.hidden) == (None, None)
-    for tokens in found.inputs.tolist():
+    result = DuplicationData(4, length=20, symbols=5).reader("train")(np.arange(200), 0)
+    assert (result.inputs.dtype, result.targets.dtype) == (torch.int64, torch.int64)
+    assert result.inputs.shape == result.targets.shape == (200, 20)
+    assert (result.lengths, result.hidden) == (None, None)
+    for tokens in result.inputs.tolist():
         assert tokens[0] == tokens[10] == 0
         assert tokens[1:10] == tokens[11:]
         assert set(tokens[1:10]) <= {1, 2, 3, 4, 5}
-    follows(found)
-    counts = torch.bincount(found.inputs[:, 1:10].flatten(), minlength=6)[1:].double()
+    follows(result)
+    counts = torch.bincount(result.inputs[:, 1:10].flatten(), minlength=6)[1:].double()
     assert float(((counts - 360) ** 2 / 360).sum()) < 18.47, "4 degrees of freedom, 0.1 %"
-    assert len({tuple(tokens) for tokens in found.inputs.tolist()}) > 190
+    assert len({tuple(tokens) for tokens in result.inputs.tolist()}) > 190
 
 
 def test_only_the_second_half_of_a_duplication_counts() -> None:
-    found = DuplicationData(4, length=20, symbols=5).reader("val")(np.arange(3), None)
-    counted = [t for t in range(20) if found.targets[0, t] >= 0]
+    result = DuplicationData(4, length=20, symbols=5).reader("val")(np.arange(3), None)
+    counted = [t for t in range(20) if result.targets[0, t] >= 0]
     assert counted == list(range(10, 19)), "the zero is shown, and nothing follows the last one"
 
 
@@ -51,15 +51,15 @@ def test_the_published_duplication() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"length": 7}, "length must be even and at least 4, not 7"),
         ({"length": 2}, "length must be even and at least 4, not 2"),
         ({"symbols": 0}, "symbols must be at least 1, not 0"),
     ],
 )
-def test_duplications_that_cannot_be(settings: dict[str, int], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_duplications_that_cannot_be(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         DuplicationData(4, **settings)
 
 
@@ -76,16 +76,16 @@ def by_hand(word: list[int], length: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("length", [128, 125])
 def test_a_copy_is_that_of_the_authors(length: int) -> None:
     module = CopyData(4, length=length)
-    found = module.reader("train")(np.arange(300), 2)
+    result = module.reader("train")(np.arange(300), 2)
     words = module.targets_of("train", np.arange(300), 2) - 1
-    assert found.inputs.shape == found.targets.shape == (300, length)
+    assert result.inputs.shape == result.targets.shape == (300, length)
     for row, n in enumerate(words.tolist()):
-        word = found.inputs[row, :n].tolist()
+        word = result.inputs[row, :n].tolist()
         assert min(word) >= 1
-        assert (found.inputs[row].tolist(), found.targets[row].tolist()) == by_hand(word, length)
-    follows(found)
+        assert (result.inputs[row].tolist(), result.targets[row].tolist()) == by_hand(word, length)
+    follows(result)
     assert set(words.tolist()) == set(range(32, 63))
-    symbols = torch.bincount(found.inputs[:, :32].flatten(), minlength=11)[1:].double()
+    symbols = torch.bincount(result.inputs[:, :32].flatten(), minlength=11)[1:].double()
     assert len(symbols) == 10
     assert float(((symbols - 960) ** 2 / 960).sum()) < 27.88, "9 degrees of freedom, 0.1 %"
 
@@ -101,7 +101,7 @@ def test_the_published_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"length": 124}, "length 124 has no room for twice 62 symbols and a zero between"),
         ({"shortest": 63}, "longest must be at least 63"),
@@ -109,6 +109,6 @@ def test_the_published_copy() -> None:
         ({"symbols": 0}, "symbols must be at least 1"),
     ],
 )
-def test_copies_that_cannot_be(settings: dict[str, int], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_copies_that_cannot_be(settings: dict[str, int], message: str) -> None:
+    with pytest.raises(UserError, match=message):
         CopyData(4, **settings)

@@ -20,8 +20,8 @@ from repro.tasks.sequence_model import last_segment, require_scored_last
 
 def by_hand(tokens: list[int], symbols: int) -> list[int]:
     """The authors' lines."""
-    found = [symbol for symbol, _ in Counter(tokens).most_common()]
-    return found + [symbol for symbol in range(symbols) if symbol not in found]
+    result = [symbol for symbol, _ in Counter(tokens).most_common()]
+    return result + [symbol for symbol in range(symbols) if symbol not in result]
 
 
 @pytest.mark.parametrize(("length", "symbols"), [(1, 5), (7, 6), (40, 8), (300, 20)])
@@ -38,10 +38,10 @@ def test_equal_and_absent_symbols() -> None:
 
 @pytest.mark.parametrize("length", [3, 50])
 def test_an_example_is_tokens_a_separator_and_answers(length: int) -> None:
-    found = SortingData(4, length=length, symbols=7).reader("train")(np.arange(60), 0)
-    assert (found.inputs.dtype, found.targets.dtype) == (torch.int64, torch.int64)
-    assert found.inputs.shape == found.targets.shape == (60, length + 7)
-    for tokens, targets in zip(found.inputs.tolist(), found.targets.tolist(), strict=True):
+    result = SortingData(4, length=length, symbols=7).reader("train")(np.arange(60), 0)
+    assert (result.inputs.dtype, result.targets.dtype) == (torch.int64, torch.int64)
+    assert result.inputs.shape == result.targets.shape == (60, length + 7)
+    for tokens, targets in zip(result.inputs.tolist(), result.targets.tolist(), strict=True):
         answers = by_hand(tokens[:length], 7)
         assert tokens[length:] == [7, *answers[:-1]]
         assert targets == [-1] * length + answers
@@ -94,8 +94,8 @@ def test_the_published_data() -> None:
 
 def test_the_generator_cannot_change_unnoticed() -> None:
     """A record says what was trained on by the generator's version: raise it before this digest changes."""
-    found = SortingData(4, length=100).reader("test")(np.array([0, 1, 799]), None)
-    digest = hashlib.sha256(found.inputs.numpy().tobytes() + found.targets.numpy().tobytes()).hexdigest()
+    result = SortingData(4, length=100).reader("test")(np.array([0, 1, 799]), None)
+    digest = hashlib.sha256(result.inputs.numpy().tobytes() + result.targets.numpy().tobytes()).hexdigest()
     assert digest == "9de5d27873e44e9e39e84feff58b8ad42d218b995bdc16727d2126381f174191"
 
 
@@ -124,16 +124,16 @@ def read_by_hand(tokens: list[int], answers: list[int], symbols: int) -> float:
 def test_the_oracle_counts_a_window(window: int) -> None:
     examples = SortingData(4, length=40, symbols=6).reader("test")(np.arange(50), None)
     inputs, targets = examples.inputs.tolist(), examples.targets.tolist()
-    wanted = [read_by_hand(i[40 - window : 40], t[40:], 6) for i, t in zip(inputs, targets, strict=True)]
-    assert counting_oracle(examples, window) == pytest.approx(float(np.mean(wanted)))
+    expected = [read_by_hand(i[40 - window : 40], t[40:], 6) for i, t in zip(inputs, targets, strict=True)]
+    assert counting_oracle(examples, window) == pytest.approx(float(np.mean(expected)))
     assert (counting_oracle(examples, window) == 1) == (window == 40)
 
 
 def test_the_oracle_at_small_scale() -> None:
-    """As an independent prototype found: the continuous memory of the paper has to beat these."""
+    """Compares with an independent prototype: the continuous memory of the paper has to beat these."""
     examples = SortingData(4, length=246, symbols=10).reader("test")(np.arange(256), None)
-    found = [counting_oracle(examples, window) for window in (22, 54, 86, 118, 246, 1_000)]
-    assert found == pytest.approx([0.41, 0.46, 0.51, 0.55, 1, 1], abs=0.02)
+    result = [counting_oracle(examples, window) for window in (22, 54, 86, 118, 246, 1_000)]
+    assert result == pytest.approx([0.41, 0.46, 0.51, 0.55, 1, 1], abs=0.02)
     with pytest.raises(UserError, match="not 0"):
         counting_oracle(examples, 0)
 
@@ -155,8 +155,8 @@ def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
         assert module.seq_len - module.n_targets == length
         assert length - last_segment(module.seq_len, segment) == 12
         examples = module.reader("test")(np.arange(module.size("test")), None)
-        for window, said in table.items():
-            assert round(100 * counting_oracle(examples, window), 1) == said[place], (length, window)
+        for window, output in table.items():
+            assert round(100 * counting_oracle(examples, window), 1) == output[place], (length, window)
     guess = 100 * sum(1 / left for left in range(1, 11)) / 10
     assert f"a guess has {guess:.1f}" in text
 

@@ -19,36 +19,36 @@ def quiet(**changes: int) -> AlignmentData:
 
 def test_frames_are_pauses_and_phonemes_in_turn() -> None:
     reader = quiet().reader("train")
-    found, templates = reader(np.arange(N), 1), torch.from_numpy(reader.templates())
-    assert found.lengths is not None
-    assert found.inputs.shape == (N, int(found.lengths.max()), CHANNELS)
-    assert (found.inputs.dtype, found.targets.dtype, found.lengths.dtype) == (
+    result, templates = reader(np.arange(N), 1), torch.from_numpy(reader.templates())
+    assert result.lengths is not None
+    assert result.inputs.shape == (N, int(result.lengths.max()), CHANNELS)
+    assert (result.inputs.dtype, result.targets.dtype, result.lengths.dtype) == (
         torch.float32, torch.int64, torch.int64,
     )  # fmt: skip
     repeated = 0
-    for row, length in enumerate(found.lengths.tolist()):
-        said = reader.utterance(row, int((found.targets[row] >= 0).sum()), 1)
-        wanted = []
-        for i, (phoneme, pause, duration) in enumerate(zip(*map(np.ndarray.tolist, said), strict=True)):
+    for row, length in enumerate(result.lengths.tolist()):
+        output = reader.utterance(row, int((result.targets[row] >= 0).sum()), 1)
+        expected = []
+        for i, (phoneme, pause, duration) in enumerate(zip(*map(np.ndarray.tolist, output), strict=True)):
             assert 0 <= pause <= 2
             assert 3 <= duration <= 8
-            if i and phoneme == said.phonemes[i - 1]:
+            if i and phoneme == output.phonemes[i - 1]:
                 repeated += 1
                 assert pause == 2
-            wanted += [0] * pause + [phoneme] * duration
-        assert torch.equal(found.inputs[row, :length], templates[wanted])
-        assert not found.inputs[row, length:].any(), "padding"
-        assert found.targets[row].tolist() == said.phonemes.tolist() + [-1] * (12 - len(said.phonemes))
+            expected += [0] * pause + [phoneme] * duration
+        assert torch.equal(result.inputs[row, :length], templates[expected])
+        assert not result.inputs[row, length:].any(), "padding"
+        assert result.targets[row].tolist() == output.phonemes.tolist() + [-1] * (12 - len(output.phonemes))
     assert repeated > 100
 
 
 def test_what_is_drawn_is_drawn_from_everything() -> None:
     reader = quiet().reader("val")
     all_said = [reader.utterance(i, 8, None) for i in range(N)]
-    for values, wanted in zip(
+    for values, expected in zip(
         zip(*all_said, strict=True), ({1, 2, 3}, {0, 1, 2}, set(range(3, 9))), strict=True
     ):
-        assert set(np.concatenate(values).tolist()) == wanted
+        assert set(np.concatenate(values).tolist()) == expected
     assert set(reader.lengths(np.arange(N), None).tolist()) == set(range(5, 13))
 
 
@@ -57,9 +57,9 @@ def test_splits_share_phonemes_and_nothing_else() -> None:
     for one in readers[1:]:
         assert np.array_equal(one.templates(), readers[0].templates())
     parts = [one(np.arange(N), None) for one in readers]
-    said = [{tuple(row.tolist()) for row in part.targets if (row >= 0).sum() > 8} for part in parts]
-    assert min(map(len, said)) > 40
-    assert not set.intersection(*said)
+    output = [{tuple(row.tolist()) for row in part.targets if (row >= 0).sum() > 8} for part in parts]
+    assert min(map(len, output)) > 40
+    assert not set.intersection(*output)
 
 
 def test_noise_has_the_deviation_it_is_asked_for() -> None:
@@ -74,11 +74,11 @@ def test_noise_has_the_deviation_it_is_asked_for() -> None:
 
 
 def test_the_bell_is_about_normal() -> None:
-    found = bell(raw(200_000, SPEECH, "train", 0)).astype(np.float64)
-    assert abs(found.mean()) < 0.01
-    assert found.std() == pytest.approx(1.0, rel=0.01)
-    assert (found**3).mean() == pytest.approx(0.0, abs=0.03)
-    assert (found**4).mean() == pytest.approx(2.7, abs=0.05), (
+    result = bell(raw(200_000, SPEECH, "train", 0)).astype(np.float64)
+    assert abs(result.mean()) < 0.01
+    assert result.std() == pytest.approx(1.0, rel=0.01)
+    assert (result**3).mean() == pytest.approx(0.0, abs=0.03)
+    assert (result**4).mean() == pytest.approx(2.7, abs=0.05), (
         "that of the sum of four uniform numbers; normal is 3"
     )
 
@@ -95,11 +95,11 @@ def test_attributes() -> None:
     assert (module.input_size, module.n_classes, module.seq_len, module.n_targets) == (40, 13, 120, 8)
     assert module.symbols[:2] == ["<blank>", "p1"]
     assert len(module.symbols) == 13
-    found = module.reader("train")(np.arange(N), 0)
-    assert found.lengths is not None
-    assert int(found.lengths.max()) <= 120
-    assert int(found.targets.max()) == 12
-    assert not (found.targets == 0).any(), "no target is the blank"
+    result = module.reader("train")(np.arange(N), 0)
+    assert result.lengths is not None
+    assert int(result.lengths.max()) <= 120
+    assert int(result.targets.max()) == 12
+    assert not (result.targets == 0).any(), "no target is the blank"
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,9 @@ SAMPLES = noise(730, 0) + (500 * np.sin(np.arange(730) / 5)).astype(np.int16) + 
 
 
 def test_they_are_those_of_the_textbook() -> None:
-    found, wanted = filterbanks(SAMPLES), np.array(by_hand(SAMPLES.tolist()))
-    assert found.shape == wanted.shape == (3, CHANNELS)
-    assert np.abs(found - wanted).max() < 1e-8
+    result, expected = filterbanks(SAMPLES), np.array(by_hand(SAMPLES.tolist()))
+    assert result.shape == expected.shape == (3, CHANNELS)
+    assert np.abs(result - expected).max() < 1e-8
 
 
 @pytest.mark.parametrize("mistake", [{"emphasis": 0.95}, {"power": 1.0}, {"low": 0.0}, {"high": 7800.0}])
@@ -70,16 +70,18 @@ def differences(signal: str) -> dict[str, float]:
     """Largest absolute difference of ours to each implementation of Kaldi's, in units of its tolerance."""
     with np.load(GOLDEN) as file:
         tolerance = json.loads(str(file["meta"]))["tolerance"]
-        found = filterbanks(file[f"in/{signal}"])
-        theirs = {name: file[f"{name}/{signal}"] for name in ("out", "native")}
-    assert all(found.shape == wanted.shape for wanted in theirs.values())
-    return {name: float(np.abs(found - wanted).max()) / tolerance[name] for name, wanted in theirs.items()}
+        result = filterbanks(file[f"in/{signal}"])
+        official = {name: file[f"{name}/{signal}"] for name in ("out", "native")}
+    assert all(result.shape == expected.shape for expected in official.values())
+    return {
+        name: float(np.abs(result - expected).max()) / tolerance[name] for name, expected in official.items()
+    }
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
 def test_they_are_kaldis(signal: str) -> None:
-    found = differences(signal)
-    assert max(found.values()) < 1, found
+    result = differences(signal)
+    assert max(result.values()) < 1, result
 
 
 def htk_bands() -> Any:
@@ -100,8 +102,8 @@ def test_another_definition_is_not_kaldis(
     monkeypatch: pytest.MonkeyPatch, name: str, value: Any, signal: str
 ) -> None:
     monkeypatch.setattr(f"repro.data.sets.speech.wsj.{name}", value)
-    found = differences(signal)
-    assert min(found.values()) > 10, found
+    result = differences(signal)
+    assert min(result.values()) > 10, result
 
 
 def test_another_floor_is_not_kaldis(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,9 +130,9 @@ def test_silence_has_a_floor() -> None:
 
 def test_an_utterance_is_normalised_by_itself() -> None:
     features = filterbanks(noise(8000, 2))
-    found = normalised(features)
-    assert np.abs(found.mean(axis=0)).max() < 1e-12
-    assert np.abs(found.std(axis=0) - 1).max() < 1e-12
-    assert np.abs(normalised(features * 3 + 1) - found).max() < 1e-10
+    result = normalised(features)
+    assert np.abs(result.mean(axis=0)).max() < 1e-12
+    assert np.abs(result.std(axis=0) - 1).max() < 1e-12
+    assert np.abs(normalised(features * 3 + 1) - result).max() < 1e-10
     still = normalised(np.full((4, CHANNELS), 7.0))
     assert not still.any(), f"nothing to divide by but {STILL}"

@@ -17,7 +17,7 @@ IDS = {"AA": 1, "B": 2, "S": 3}
 
 @pytest.fixture
 def store(data_folder: Path, tmp_path: Path) -> Path:
-    return prepare("wsj", write_folder(tmp_path / "kaldi"), say=lambda line: None)
+    return prepare("wsj", write_folder(tmp_path / "kaldi"), report=lambda line: None)
 
 
 def said(split: str, name: str) -> list[int]:
@@ -27,16 +27,16 @@ def said(split: str, name: str) -> list[int]:
 def test_a_batch_is_frames_and_phonemes_with_padding(store: Path) -> None:
     module = SpeechData(2, phonemes=3)
     module.setup()
-    found = module.reader("train")(np.array([1, 0]), 0)
-    assert found.lengths is not None
-    assert found.lengths.tolist() == [1 + (1300 - 400) // 160, 1 + (800 - 400) // 160]
-    assert found.inputs.shape == (2, 6, 40)
-    assert (found.inputs.dtype, found.targets.dtype) == (torch.float32, torch.int64)
-    assert found.targets.tolist() == [said("train_si284", "b"), [*said("train_si284", "a"), -1, -1]]
+    result = module.reader("train")(np.array([1, 0]), 0)
+    assert result.lengths is not None
+    assert result.lengths.tolist() == [1 + (1300 - 400) // 160, 1 + (800 - 400) // 160]
+    assert result.inputs.shape == (2, 6, 40)
+    assert (result.inputs.dtype, result.targets.dtype) == (torch.float32, torch.int64)
+    assert result.targets.tolist() == [said("train_si284", "b"), [*said("train_si284", "a"), -1, -1]]
     raw = module.store.values("train", "frames").astype(np.float32)
-    assert np.array_equal(found.inputs[1, :3].numpy(), raw[:3]), "a comes first"
-    assert np.array_equal(found.inputs[0].numpy(), raw[3:9])
-    assert not found.inputs[1, 3:].any()
+    assert np.array_equal(result.inputs[1, :3].numpy(), raw[:3]), "a comes first"
+    assert np.array_equal(result.inputs[0].numpy(), raw[3:9])
+    assert not result.inputs[1, 3:].any()
     assert not module.public, "it is licensed"
     assert module.symbols == ["<blank>", "AA", "B", "S"]
     assert (module.input_size, module.n_classes, module.seq_len, module.n_targets) == (40, 4, 2400, 3)
@@ -84,7 +84,7 @@ def test_an_utterance_too_short_to_score_is_refused(
     folder = tmp_path / "kaldi"
     (folder / "test_dev93" / "text").write_text("e S AA\nf S S S S AA B\n")  # 9 for 5 frames
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "other"))
-    prepare("wsj", folder, say=lambda line: None)
+    prepare("wsj", folder, report=lambda line: None)
     with pytest.raises(UserError, match=r"val.*5 frames"):
         SpeechData(1, phonemes=3).setup()
 
@@ -114,7 +114,7 @@ def test_readers_travel_to_workers(store: Path) -> None:
     module = SpeechData(2, phonemes=3)
     assert isinstance(module.store, Store)
     reader = module.reader("train")
-    wanted = reader(np.array([0, 2]), 0)
-    found = pickle.loads(pickle.dumps(reader))(np.array([0, 2]), 0)
-    assert torch.equal(found.inputs, wanted.inputs)
-    assert torch.equal(found.targets, wanted.targets)
+    expected = reader(np.array([0, 2]), 0)
+    result = pickle.loads(pickle.dumps(reader))(np.array([0, 2]), 0)
+    assert torch.equal(result.inputs, expected.inputs)
+    assert torch.equal(result.targets, expected.targets)

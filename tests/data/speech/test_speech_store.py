@@ -25,23 +25,23 @@ def quiet(line: str) -> None:
 
 
 def test_recordings_become_a_store(data_folder: Path, folder: Path) -> None:
-    said: list[str] = []
-    assert prepare("wsj", folder, say=said.append) == data_folder / "wsj" / "fbank40"
-    assert said == ["made wsj/fbank40: test_dev93 2, test_eval92 1, train_si284 4"]
+    output: list[str] = []
+    assert prepare("wsj", folder, report=output.append) == data_folder / "wsj" / "fbank40"
+    assert output == ["made wsj/fbank40: test_dev93 2, test_eval92 1, train_si284 4"]
     store = open_store("wsj", "fbank40")
     symbols = store.manifest.tokenizer["symbols"]
     assert symbols == ["<blank>", "AA", "B", "S"]
     for split, utterances in SPLITS.items():
         ids, offsets = store.values(split, "phonemes"), store.offsets(split, "phonemes")
-        found = [" ".join(symbols[i] for i in ids[a:b]) for a, b in pairwise(offsets)]
-        assert found == [said for _, (_, said) in sorted(utterances.items())]
+        result = [" ".join(symbols[i] for i in ids[a:b]) for a, b in pairwise(offsets)]
+        assert result == [output for _, (_, output) in sorted(utterances.items())]
         frames, begins = store.values(split, "frames"), store.offsets(split, "frames")
         assert frames.shape == (begins[-1], CHANNELS)
         assert not frames.flags.writeable
         for (name, (count, _)), (a, b) in zip(sorted(utterances.items()), pairwise(begins), strict=True):
-            wanted = normalised(filterbanks(noise(count, ord(name))))
-            assert len(wanted) == b - a
-            assert np.abs(frames[a:b] - wanted).max() < 2e-3, "rounded to 16 bits"
+            expected = normalised(filterbanks(noise(count, ord(name))))
+            assert len(expected) == b - a
+            assert np.abs(frames[a:b] - expected).max() < 2e-3, "rounded to 16 bits"
             assert frames[a:b].std() == pytest.approx(1.0, abs=0.01)
     assert store.manifest.counts["train_si284"] == {"examples": 4, "tokens": {"frames": 23, "phonemes": 11}}
     assert store.split("val") == "test_dev93"
@@ -49,15 +49,15 @@ def test_recordings_become_a_store(data_folder: Path, folder: Path) -> None:
 
 
 def test_the_manifest_says_how_frames_were_made_and_not_where(data_folder: Path, folder: Path) -> None:
-    path = prepare("wsj", folder, say=quiet)
+    path = prepare("wsj", folder, report=quiet)
     content = (path / "manifest.json").read_text()
     assert str(folder) not in content
-    told = json.loads(content)["tokenizer"]["filterbanks"]
-    assert (told["window"], told["lowest"], told["highest"], told["step"]) == ("povey", 20.0, 8000.0, 160)
+    table = json.loads(content)["tokenizer"]["filterbanks"]
+    assert (table["window"], table["lowest"], table["highest"], table["step"]) == ("povey", 20.0, 8000.0, 160)
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "message"),
     [
         (
             "wav.scp",
@@ -75,10 +75,12 @@ def test_the_manifest_says_how_frames_were_made_and_not_where(data_folder: Path,
         ("text", "e S\nf <blank>\n", "text: f has the phoneme '<blank>'"),
     ],
 )
-def test_a_bad_list_is_refused(data_folder: Path, folder: Path, file: str, content: str, said: str) -> None:
+def test_a_bad_list_is_refused(
+    data_folder: Path, folder: Path, file: str, content: str, message: str
+) -> None:
     (folder / "test_dev93" / file).write_text(content)
-    with pytest.raises(UserError, match=said) as caught:
-        prepare("wsj", folder, say=quiet)
+    with pytest.raises(UserError, match=message) as caught:
+        prepare("wsj", folder, report=quiet)
     assert "\n" not in str(caught.value)
     assert not list(data_folder.rglob("manifest.json"))
 
@@ -87,7 +89,7 @@ def test_empty_lists_are_refused(data_folder: Path, folder: Path) -> None:
     for file in ("wav.scp", "text"):
         (folder / "test_dev93" / file).write_text("")
     with pytest.raises(UserError, match=r"wav.scp: no utterances in it"):
-        prepare("wsj", folder, say=quiet)
+        prepare("wsj", folder, report=quiet)
 
 
 def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
@@ -95,7 +97,7 @@ def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
 
     def refused(said: str) -> None:
         with pytest.raises(UserError, match=rf"e\.wav.*{said}") as caught:
-            prepare("wsj", folder, say=quiet)
+            prepare("wsj", folder, report=quiet)
         assert "\n" not in str(caught.value)
 
     for settings, said in (
@@ -117,20 +119,20 @@ def test_a_bad_recording_is_refused(data_folder: Path, folder: Path) -> None:
 
 def test_missing_folders_and_files_are_named(data_folder: Path, folder: Path) -> None:
     with pytest.raises(UserError, match=r"\(train_si284/wav.scp.*data.*--from DIR"):
-        prepare("wsj", say=quiet)
+        prepare("wsj", report=quiet)
     with pytest.raises(UserError, match="no such folder"):
-        prepare("wsj", folder / "none", say=quiet)
+        prepare("wsj", folder / "none", report=quiet)
     (folder / "test_eval92" / "text").unlink()
     with pytest.raises(UserError, match=re.escape(str(folder / "test_eval92" / "text"))):
-        prepare("wsj", folder, say=quiet)
+        prepare("wsj", folder, report=quiet)
 
 
 def test_how_many_frames_a_transcript_needs() -> None:
     rows = [[1], [1, 1], [1, 2, 1], [2, 2, 2, 1, 1], [1], [1]]
     flat = np.array([i for row in rows for i in row])
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
-    wanted = [len(row) + sum(a == b for a, b in pairwise(row)) for row in rows]
-    assert needed_frames(flat, offsets).tolist() == wanted == [1, 3, 3, 8, 1, 1]
+    expected = [len(row) + sum(a == b for a, b in pairwise(row)) for row in rows]
+    assert needed_frames(flat, offsets).tolist() == expected == [1, 3, 3, 8, 1, 1]
 
 
 def test_samples_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def words(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(registry.DATA_SETS, "ptb", dataclasses.replace(DATA_SETS["ptb"], sha256={}))
     for split, text in (("train", TRAIN), ("valid", HELD), ("test", HELD[:40])):
         (tmp_path / f"ptb.{split}.txt").write_text(text)
-    return prepare("ptb", tmp_path, say=lambda line: None)
+    return prepare("ptb", tmp_path, report=lambda line: None)
 
 
 def data(**changes: Any) -> TextData:
@@ -42,9 +42,9 @@ def test_batches_hold_the_text(words: Path) -> None:
     for batch in module.train_dataloader():
         for row, stream in zip(batch.targets.tolist(), streams, strict=True):
             stream += row
-    said = [module.tokenizer.decode(stream) for stream in streams]
+    output = [module.tokenizer.decode(stream) for stream in streams]
     steps = (len(text) - 1) // 40
-    for row, words_said in enumerate(said):
+    for row, words_said in enumerate(output):
         expected = text[1 + row * steps * 10 : 1 + (row + 1) * steps * 10]
         assert words_said.split() == [word for word in expected if word != "\n"]
         assert words_said.count("\n") == expected.count("\n")
@@ -68,7 +68,7 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"vocab_size": 10_000}, "store ptb/words has a vocabulary of 7, not 10000"),
         ({"store": "ptb/chars"}, "`repro data prepare ptb --level chars --from DIR`"),
@@ -80,10 +80,10 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
         ({"store": "books/given300-12345678"}, "`repro data prepare books --tokenizer FILE --from DIR`"),
     ],
 )
-def test_stores_that_are_missing_or_others(words: Path, changes: dict[str, Any], said: str) -> None:
+def test_stores_that_are_missing_or_others(words: Path, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         data(**changes).setup()
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -104,7 +104,7 @@ def test_sentences_are_shuffled_where_the_store_knows_them(words: Path, tmp_path
         names = {s: (f"ptb.{s}.txt",) for s in ("train", "test")} | {"val": ("ptb.valid.txt",)}
         changed = dataclasses.replace(lm1b, shards={}, names=names)  # type: ignore[call-arg]
         patch.setitem(registry.DATA_SETS, "lm1b", changed)
-        prepare("lm1b", tmp_path, level="words-min3", say=lambda line: None)
+        prepare("lm1b", tmp_path, level="words-min3", report=lambda line: None)
     module = data(store="lm1b/words-min3", vocab_size=8, order="sentences")
     loader = module.train_dataloader()
     first, second = ([b.targets.tolist() for b in loader] for _ in range(2))

@@ -52,8 +52,8 @@ def wiki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tokens(name: str, split: str = "train") -> list[int]:
-    found: list[int] = open_store(*name.split("/")).values(split, "text").tolist()
-    return found
+    result: list[int] = open_store(*name.split("/")).values(split, "text").tolist()
+    return result
 
 
 def tokenizer(name: str) -> AnyTokenizer:
@@ -61,9 +61,9 @@ def tokenizer(name: str) -> AnyTokenizer:
 
 
 def symbols(name: str) -> list[Any]:
-    found = tokenizer(name)
-    assert not isinstance(found, ByteBpe)
-    return found.symbols  # type: ignore[union-attr,no-any-return]
+    result = tokenizer(name)
+    assert not isinstance(result, ByteBpe)
+    return result.symbols  # type: ignore[union-attr,no-any-return]
 
 
 def read(name: str, split: str) -> list[Any]:
@@ -73,8 +73,8 @@ def read(name: str, split: str) -> list[Any]:
 
 
 def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -> None:
-    said: list[str] = []
-    prepare("wikitext-2", wiki, say=said.append)
+    output: list[str] = []
+    prepare("wikitext-2", wiki, report=output.append)
     store = "wikitext-2/words"
     # the line end first, then by falling frequency, ties in the order of their first occurrence
     assert symbols(store) == ["<eos>", "=", "the", "cat", "saw", "A", "title", "<unk>", "a", "bee"]
@@ -94,7 +94,7 @@ def test_words_as_the_official_code_counts_them(data_folder: Path, wiki: Path) -
     assert manifest.counts["test"]["examples"] == 1
     assert manifest.source["raw_text"] == "not kept"
     assert manifest.source["sha256"]["val"] == hashlib.sha256(WIKI["val"].encode()).hexdigest()
-    assert said == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
+    assert output == ["made wikitext-2/words: test 3 tokens, train 18 tokens, val 5 tokens (1 unknown)"]
     assert {p.name for p in (data_folder / store).iterdir()} == {
         "manifest.json", "tokenizer.json", "train", "val", "test",
     }  # fmt: skip
@@ -110,7 +110,7 @@ def test_an_unknown_word_without_a_symbol_for_it_is_named(
     (wiki / FILES["train"]).write_text(WIKI["train"].replace("<unk>", "cat"))
     monkeypatch.setattr(text_sets, "PIECE_BYTES", 1)  # the line is counted over pieces
     with pytest.raises(UserError, match=r"val, line 2:.*'dog'.*train"):
-        prepare("wikitext-2", wiki, say=quiet)
+        prepare("wikitext-2", wiki, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -119,11 +119,11 @@ def test_an_unknown_word_without_a_symbol_for_it_is_named(
 def test_small_pieces_make_the_same_store(
     data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch, level: str, size: int
 ) -> None:
-    prepare("wikitext-2", wiki, level=level, say=quiet)
+    prepare("wikitext-2", wiki, level=level, report=quiet)
     whole = open_store("wikitext-2", level).manifest
     monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "other"))
-    prepare("wikitext-2", wiki, level=level, say=quiet)
+    prepare("wikitext-2", wiki, level=level, report=quiet)
     assert open_store("wikitext-2", level).manifest == whole
 
 
@@ -141,7 +141,7 @@ def test_an_article_begins_at_a_title_between_empty_lines(
     replace(monkeypatch, "wikitext-2", sha256={})
     monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
     (wiki / FILES["train"]).write_text(TITLES)
-    prepare("wikitext-2", wiki, level=level, say=quiet)
+    prepare("wikitext-2", wiki, level=level, report=quiet)
     store = open_store("wikitext-2", level)
     edges = store.offsets("train", "text").tolist()
     assert (edges[0], edges[-1]) == (0, len(store.values("train", "text")))
@@ -158,14 +158,14 @@ def test_each_file_is_a_document(data_folder: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(text_sets, "PIECE_BYTES", 2)
     for n in range(40):
         (tmp_path / f"{n:02}.txt").write_text("ab\n" * (n + 1))
-    prepare("books", tmp_path, level="bytes", say=quiet)
+    prepare("books", tmp_path, level="bytes", report=quiet)
     sizes = np.diff(open_store("books", "bytes").offsets("train", "text"))
     assert sizes.tolist() == [3 * (n + 1) for n in range(36)]
     assert open_store("books", "bytes").manifest.row == "document"
 
 
 def test_bytes(data_folder: Path, wiki: Path) -> None:
-    path = prepare("wikitext-2", wiki.parent, level="bytes", say=quiet)  # the folder above will do
+    path = prepare("wikitext-2", wiki.parent, level="bytes", report=quiet)  # the folder above will do
     assert path.name == "bytes"
     assert symbols("wikitext-2/bytes") == list(range(256))
     for split, text in WIKI.items():
@@ -190,7 +190,7 @@ def enwik8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 def test_enwik8_with_and_without_newlines(data_folder: Path, tmp_path: Path, enwik8: bytes) -> None:
     for level in ("bytes", "bytes-nonl"):
-        prepare("enwik8", tmp_path, level=level, say=quiet)
+        prepare("enwik8", tmp_path, level=level, report=quiet)
     assert symbols("enwik8/bytes") == sorted(set(enwik8))
     assert symbols("enwik8/bytes-nonl") == sorted(set(enwik8) - {10})
     assert read("enwik8/bytes", "train") == list(enwik8[:100])
@@ -201,7 +201,7 @@ def test_enwik8_with_and_without_newlines(data_folder: Path, tmp_path: Path, enw
 
 
 def test_the_prefix_is_cut_from_the_whole_file(data_folder: Path, tmp_path: Path, enwik8: bytes) -> None:
-    prepare("enwik8-prefix", tmp_path, say=quiet)
+    prepare("enwik8-prefix", tmp_path, report=quiet)
     assert read("enwik8-prefix/bytes", "train") == list(enwik8[:50])
     assert read("enwik8-prefix/bytes", "test") == list(enwik8[55:60])
     assert "NOT the benchmark" in open_store("enwik8-prefix", "bytes").manifest.title
@@ -210,15 +210,15 @@ def test_the_prefix_is_cut_from_the_whole_file(data_folder: Path, tmp_path: Path
 def test_wholes_of_another_length_or_content(data_folder: Path, tmp_path: Path, enwik8: bytes) -> None:
     (tmp_path / "enwik8").write_bytes(enwik8 + b"x")
     with pytest.raises(UserError, match="enwik8 has 145 bytes, enwik8 has 144"):
-        prepare("enwik8", tmp_path, say=quiet)
+        prepare("enwik8", tmp_path, report=quiet)
     (tmp_path / "enwik8").write_bytes(enwik8[:-1] + b"x")
     with pytest.raises(UserError, match=r"sha256 of the content is .* use the original files"):
-        prepare("enwik8", tmp_path, say=quiet)
+        prepare("enwik8", tmp_path, report=quiet)
     with zipfile.ZipFile(tmp_path / "text8.zip", "w") as archive:
         archive.writestr("a", b"")
         archive.writestr("b", b"")
     with pytest.raises(UserError, match=r"text8\.zip: 2"):
-        prepare("text8", tmp_path, say=quiet)
+        prepare("text8", tmp_path, report=quiet)
 
 
 def test_characters_of_treebank_lines(
@@ -227,10 +227,10 @@ def test_characters_of_treebank_lines(
     replace(monkeypatch, "ptb", sha256={})
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text(" no it was n't \n but N \n")
-    prepare("ptb", tmp_path, level="chars", say=quiet)
+    prepare("ptb", tmp_path, level="chars", report=quiet)
     assert "".join(read("ptb/chars", "val")) == "no it was n't\nbut N\n"
     assert symbols("ptb/chars") == sorted(set("no it was n't\nbut N\n"))
-    prepare("ptb", tmp_path, level="words", say=quiet)
+    prepare("ptb", tmp_path, level="words", report=quiet)
     assert read("ptb/words", "valid") == ["no", "it", "was", "n't", "<eos>", "but", "N", "<eos>"]
 
 
@@ -244,7 +244,7 @@ def test_characters_are_cut_by_bytes_but_never_inside_one(
     for size in (1, 2, 5, 1000):
         monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
         monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
-        prepare("tinyshakespeare", tmp_path, say=quiet)
+        prepare("tinyshakespeare", tmp_path, report=quiet)
         assert "".join(read("tinyshakespeare/chars", "val")) == text[15:]
     with pytest.raises(UserError, match=r"'test'.*train, val"):
         tokens("tinyshakespeare/chars", "test")
@@ -270,7 +270,7 @@ def test_sentences_of_one_billion_words(
     data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(monkeypatch, "lm1b", shards={"train": 3})
-    prepare("lm1b", billion(tmp_path / "x"), say=quiet)
+    prepare("lm1b", billion(tmp_path / "x"), report=quiet)
     assert symbols("lm1b/words") == ["</S>", "<S>", "b", "a", "<UNK>", "c1"]
     assert read("lm1b/words", "train")[:9] == ["<S>", "a", "b", "c1", "<S>", "b", "a", "<UNK>", "<S>"]
     assert read("lm1b/words", "test") == ["<S>", "a", "<UNK>", "<S>"]
@@ -284,7 +284,7 @@ def test_sentences_of_one_billion_words(
     assert store.manifest.counts["train"] == {"examples": 6, "tokens": {"text": 25}, "unknown": 5}
     assert tokenizer("lm1b/words").eos_id == 1
 
-    prepare("lm1b", tmp_path / "x", level="words-min3", say=quiet)
+    prepare("lm1b", tmp_path / "x", level="words-min3", report=quiet)
     assert symbols("lm1b/words-min3") == ["<S>", "<UNK>", "a", "b", "."]
     assert open_store("lm1b", "words-min3").manifest.counts["train"]["unknown"] == 3
 
@@ -297,7 +297,7 @@ def test_an_incomplete_billion_is_refused(
     replace(monkeypatch, "lm1b", shards={"train": 3})
     with pytest.raises(UserError, match=r"no 1b_word_vocab\.txt or vocab-2016-09-10\.txt"):
         prepare("lm1b", billion(tmp_path / "y", vocabulary=False))
-    prepare("lm1b", tmp_path / "y", level="words-min3", say=quiet)  # counts its own
+    prepare("lm1b", tmp_path / "y", level="words-min3", report=quiet)  # counts its own
     bad = tmp_path / "x" / "1-billion-word-language-modeling-benchmark-r13output" / "1b_word_vocab.txt"
     bad.write_text("a\nb\n")
     with pytest.raises(UserError, match=r"1b_word_vocab\.txt: no <S>.*2 words"):
@@ -311,7 +311,7 @@ def test_books_are_split_by_files(data_folder: Path, tmp_path: Path) -> None:
         (books / f"b{i}.txt").write_text(f"book {i}\n")
     (books / "more" / "z.txt.gz").write_bytes(gzip.compress(b"last\n"))
     (books / "b3.txt.gz").write_bytes(b"another form of b3, not looked at")
-    prepare("books", books, say=quiet)
+    prepare("books", books, report=quiet)
     assert bytes(tokens("books/bytes", "test")) == b"last\n"
     assert bytes(tokens("books/bytes", "val")) == b"book 8\n"
     assert bytes(tokens("books/bytes")) == b"".join(b"book %d\n" % i for i in range(8))
@@ -322,12 +322,12 @@ def test_books_with_given_splits_or_few_files(data_folder: Path, tmp_path: Path)
     named.mkdir(), one.mkdir()
     for split in ("train", "valid", "test"):
         (named / f"{split}.txt").write_text(f"{split} a a a\n")
-    prepare("books", named, level="words-min3", say=quiet)
+    prepare("books", named, level="words-min3", report=quiet)
     assert read("books/words-min3", "val") == ["<unk>", "a", "a", "a", "<eos>"]
     assert symbols("books/words-min3") == ["<eos>", "<unk>", "a"]
     lines = [f"line {i:03}\n".encode() for i in range(100)]
     (one / "all.txt").write_bytes(b"".join(lines))
-    prepare("books", one, say=quiet)
+    prepare("books", one, report=quiet)
     parts = [bytes(tokens("books/bytes", split)) for split in ("train", "val", "test")]
     assert b"".join(parts) == b"".join(lines)
     assert [part.count(b"\n") for part in parts] == [91, 5, 4]
@@ -348,7 +348,7 @@ def test_books_with_some_of_the_splits_are_refused(
     for name in (*named.split(), "a", "b"):
         (tmp_path / f"{name}.txt").write_text("a a\n" * 30)
     with pytest.raises(UserError, match=missing):
-        prepare("books", tmp_path, say=quiet)
+        prepare("books", tmp_path, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -363,7 +363,7 @@ def test_few_books_are_read_in_whole_lines_and_have_documents(
     for size in (7, 2**23):
         monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
         monkeypatch.setenv("REPRO_DATA", str(data_folder / str(size)))
-        prepare("books", tmp_path, level=level, say=quiet)
+        prepare("books", tmp_path, level=level, report=quiet)
         manifests.append(open_store("books", level).manifest)
     assert manifests[0] == manifests[1]
     store = open_store("books", level)
@@ -376,19 +376,19 @@ def test_few_books_are_read_in_whole_lines_and_have_documents(
 def test_books_as_subwords(data_folder: Path, tmp_path: Path) -> None:
     text = "".join(f"the cat and the dog saw {i} trees\n" for i in range(300))
     (tmp_path / "all.txt").write_text(text)
-    path = prepare("books", tmp_path, vocab_size=290, say=quiet)
+    path = prepare("books", tmp_path, vocab_size=290, report=quiet)
     assert path.name == "bpe290"
     loaded = tokenizer("books/bpe290")
     assert isinstance(loaded, ByteBpe)
-    found = tokens("books/bpe290", "test")
-    assert found.count(loaded.eos_id) == open_store("books", "bpe290").manifest.counts["test"]["examples"]
-    lines = text.splitlines()[-found.count(loaded.eos_id) :]
-    assert found == [i for line in lines for i in (*loaded.encode(line), loaded.eos_id)]
+    result = tokens("books/bpe290", "test")
+    assert result.count(loaded.eos_id) == open_store("books", "bpe290").manifest.counts["test"]["examples"]
+    lines = text.splitlines()[-result.count(loaded.eos_id) :]
+    assert result == [i for line in lines for i in (*loaded.encode(line), loaded.eos_id)]
     loaded.save(tmp_path / "t.json")
-    given = prepare("books", tmp_path, tokenizer=tmp_path / "t.json", say=quiet)
+    given = prepare("books", tmp_path, tokenizer=tmp_path / "t.json", report=quiet)
     assert given.name.startswith("given290-")
-    assert tokens(f"books/{given.name}", "test") == found
-    assert prepare("books", tmp_path, level="bpe", tokenizer=tmp_path / "t.json", say=quiet) == given
+    assert tokens(f"books/{given.name}", "test") == result
+    assert prepare("books", tmp_path, level="bpe", tokenizer=tmp_path / "t.json", report=quiet) == given
 
 
 def test_the_standard_library_is_there_without_any_files(
@@ -403,14 +403,14 @@ def test_the_standard_library_is_there_without_any_files(
     monkeypatch.setattr(text_sets.sysconfig, "get_paths", lambda: {"stdlib": str(library)})
     assert ensure_generated("python-stdlib", "bytes")
     assert not ensure_generated("python-stdlib", "bytes")
-    found = [
+    result = [
         bytes(tokens("python-stdlib/bytes", split)).decode().splitlines()
         for split in ("train", "val", "test")
     ]
     names = [f"{folder}m{i}.py" for folder in ("", "json/") for i in range(60)]
     places = {name: int(hashlib.sha256(name.encode()).hexdigest(), 16) % 20 for name in names}
-    for lines, wanted in zip(found, (range(2, 20), [0], [1]), strict=True):
-        chosen = sorted(name for name, place in places.items() if place in wanted)
+    for lines, expected in zip(result, (range(2, 20), [0], [1]), strict=True):
+        chosen = sorted(name for name, place in places.items() if place in expected)
         assert lines == [f"# {'json' if '/' in name else ''} {name.split('m')[-1][:-3]}" for name in chosen]
     source = open_store("python-stdlib", "bytes").manifest.source
     assert (source["kind"], source["files"]) == ("generated", 120)
@@ -421,7 +421,7 @@ def test_the_standard_library_is_there_without_any_files(
     for path in (*library.rglob("*.py"), data_folder / "python-stdlib" / "bytes" / "manifest.json"):
         path.unlink()
     with pytest.raises(UserError, match="0 files"):
-        prepare("python-stdlib", level="bytes", say=quiet)
+        prepare("python-stdlib", level="bytes", report=quiet)
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[Any, ...]]:
@@ -450,32 +450,32 @@ def test_the_hub_gives_the_same_store(data_folder: Path, wiki: Path, monkeypatch
         for split, text in WIKI_ENDED.items()
     }
     calls = hub(monkeypatch, rows)
-    prepare("wikitext-2", level="bytes", say=quiet)  # hashes agree: blank lines came back as they were
+    prepare("wikitext-2", level="bytes", report=quiet)  # hashes agree: blank lines came back as they were
     assert calls == [("Salesforce/wikitext", "wikitext-2-v1", None)]
     assert bytes(tokens("wikitext-2/bytes")).decode() == WIKI["train"]
     rows["validation"]["text"][1] = " the cow saw \n"
     with pytest.raises(UserError, match=r"Salesforce/wikitext.*val: sha256.*wikitext-2 val\.text"):
-        prepare("wikitext-2", say=quiet)
+        prepare("wikitext-2", report=quiet)
     del rows["validation"]
     with pytest.raises(UserError, match=r"val;.*--from DIR"):
-        prepare("wikitext-2", say=quiet)
+        prepare("wikitext-2", report=quiet)
 
 
 def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replace(monkeypatch, "text8", cut={"train": 4, "val": 2, "test": 2})
     rows = {"train": {"text": ["ab a"]}, "validation": {"text": ["ba"]}, "test": {"text": [" b"]}}
     hub(monkeypatch, rows)
-    prepare("text8", say=quiet)
+    prepare("text8", report=quiet)
     assert symbols("text8/chars") == [" ", "a", "b"]
     assert ["".join(read("text8/chars", split)) for split in ("train", "val", "test")] == ["ab a", "ba", " b"]
     rows["test"]["text"] = [" "]
     (data_folder / "text8" / "chars" / "manifest.json").unlink()
     with pytest.raises(UserError, match=r"afmck/text8.*7 bytes, text8 has 8"):
-        prepare("text8", say=quiet)
+        prepare("text8", report=quiet)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
         ({FILES["train"]: None}, r"no wiki\.train\.tokens or train\.txt, plain or \.gz"),
         (
@@ -487,12 +487,12 @@ def test_whole_texts_from_the_hub(data_folder: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_bad_files_are_named(
-    data_folder: Path, wiki: Path, damage: dict[str, bytes | None], said: str
+    data_folder: Path, wiki: Path, damage: dict[str, bytes | None], message: str
 ) -> None:
     for name, content in damage.items():
         (wiki / name).unlink() if content is None else (wiki / name).write_bytes(content)
-    with pytest.raises(UserError, match=said):
-        prepare("wikitext-2", wiki, say=quiet)
+    with pytest.raises(UserError, match=message):
+        prepare("wikitext-2", wiki, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -500,13 +500,13 @@ def test_text_that_cannot_be_read(data_folder: Path, wiki: Path, monkeypatch: py
     replace(monkeypatch, "wikitext-2", sha256={})
     (wiki / FILES["train"]).write_bytes(b"\xff\n")
     with pytest.raises(UserError, match="UTF-8"):
-        prepare("wikitext-2", wiki, say=quiet)
+        prepare("wikitext-2", wiki, report=quiet)
     (wiki / FILES["train"]).write_bytes(b"")
     with pytest.raises(UserError, match="train has 0 tokens"):
-        prepare("wikitext-2", wiki, level="bytes", say=quiet)
+        prepare("wikitext-2", wiki, level="bytes", report=quiet)
     (tmp := wiki / "none").mkdir()
     with pytest.raises(UserError, match=r"no \*\*/\*\.txt, plain"):
-        prepare("books", tmp, say=quiet)
+        prepare("books", tmp, report=quiet)
     (tmp / "a.txt").write_text("one line only")
     with pytest.raises(UserError, match="too few lines"):
-        prepare("books", tmp, say=quiet)
+        prepare("books", tmp, report=quiet)

@@ -46,13 +46,13 @@ def given(tmp_path: Path) -> Path:
 
 
 def test_ids_are_those_of_the_file_and_text_makes_no_special_one(given: Path) -> None:
-    found = Gpt2Bpe.of(given.read_bytes())
+    result = Gpt2Bpe.parse(given.read_bytes())
     vocab = json.loads(given.read_text())["model"]["vocab"]
-    assert (found.size, found.eos_id, vocab["!"]) == (50257, 50256, 0)
-    assert found.encode("a the") == [vocab["a"], vocab["Ġthe"]]
+    assert (result.size, result.eos_id, vocab["!"]) == (50257, 50256, 0)
+    assert result.encode("a the") == [vocab["a"], vocab["Ġthe"]]
     for text in ("the cat\n  é 🪁", "<|endoftext|>"):
-        ids = found.encode(text)
-        assert found.decode([*ids, 50256]) == text
+        ids = result.encode(text)
+        assert result.decode([*ids, 50256]) == text
         assert 50256 not in ids
 
 
@@ -61,17 +61,17 @@ def test_a_store_has_all_lines_without_their_ends(data_folder: Path, given: Path
     books.mkdir()
     for split in ("train", "val", "test"):
         (books / f"{split}.txt").write_text(" the end \n\nthe\n")
-    prepare("books", books, level="gpt2", tokenizer=given, say=lambda line: None)
+    prepare("books", books, level="gpt2", tokenizer=given, report=lambda line: None)
     store = open_store("books", "gpt2")
-    said = load_tokenizer(store.tokenizer_path)
-    assert isinstance(said, Gpt2Bpe)
-    assert store.values("train", "text").tolist() == [*said.encode(" the end "), *said.encode("the")]
+    output = load_tokenizer(store.tokenizer_path)
+    assert isinstance(output, Gpt2Bpe)
+    assert store.values("train", "text").tolist() == [*output.encode(" the end "), *output.encode("the")]
     assert store.manifest.tokenizer["size"] == 50257
     assert store.manifest.tokenizer["kind"] == "gpt2-bpe"
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"model": {"type": "BPE", "vocab": {"!": 0}, "merges": []}}, "1 entries"),
         ({"model": None}, "BPE file"),
@@ -79,14 +79,18 @@ def test_a_store_has_all_lines_without_their_ends(data_folder: Path, given: Path
     ],
 )
 def test_another_file_is_refused(
-    data_folder: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    data_folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     books = tmp_path / "books"
     books.mkdir()
     (books / "a.txt").write_text("a\n" * 90)
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         prepare(
-            "books", books, level="gpt2", tokenizer=file_of_gpt2(tmp_path, **changes), say=lambda line: None
+            "books",
+            books,
+            level="gpt2",
+            tokenizer=file_of_gpt2(tmp_path, **changes),
+            report=lambda line: None,
         )
     assert "\n" not in str(caught.value)
     assert not (data_folder / "books" / "gpt2").exists()
@@ -95,15 +99,15 @@ def test_another_file_is_refused(
 def test_the_level_needs_a_file_and_other_levels_have_none(
     data_folder: Path, given: Path, tmp_path: Path
 ) -> None:
-    for options, said in (
+    for options, output in (
         ({"level": "gpt2"}, "--tokenizer FILE"),
         ({"level": "gpt2", "vocab_size": 300}, "--tokenizer FILE"),
         ({"level": "bytes", "tokenizer": given}, "--level bytes"),
     ):
-        with pytest.raises(UserError, match=said):
-            prepare("books", tmp_path, say=lambda line: None, **options)
+        with pytest.raises(UserError, match=output):
+            prepare("books", tmp_path, report=lambda line: None, **options)
     with pytest.raises(UserError, match="ptb"):
-        prepare("ptb", tmp_path, level="gpt2", tokenizer=given, say=lambda line: None)
+        prepare("ptb", tmp_path, level="gpt2", tokenizer=given, report=lambda line: None)
     assert "--level gpt2 --tokenizer FILE" in DATA_SETS["wikitext-103-raw"].command("gpt2")
 
 
@@ -116,12 +120,12 @@ def test_the_first_books_by_name(data_folder: Path, tmp_path: Path, monkeypatch:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{name[-1]}\n")
     folder = tmp_path / "pg19"
-    prepare("pg19-2000", folder, say=lambda line: None)
+    prepare("pg19-2000", folder, report=lambda line: None)
     assert bytes(open_store("pg19-2000", "bytes").values("train", "text").tolist()) == b"1\n0\n"
     for name in ("30", "4"):
         (folder / "train" / f"{name}.txt").unlink()
     with pytest.raises(UserError, match=r"1.*2 files"):
-        prepare("pg19-2000", folder, level="gpt2", tokenizer=file_of_gpt2(tmp_path), say=lambda line: None)
+        prepare("pg19-2000", folder, level="gpt2", tokenizer=file_of_gpt2(tmp_path), report=lambda line: None)
 
 
 def test_truncation_and_padding_of_a_file_are_ignored(tmp_path: Path) -> None:

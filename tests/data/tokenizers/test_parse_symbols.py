@@ -71,14 +71,14 @@ def test_the_same_text_gives_the_same_file(tokenizer: WordsAndSymbols) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
+    ("size", "message"),
     [
         (264, "264 is too small: 256 bytes, 4 specials and 5 symbols of trees need 265"),
         (900, "of 900, 5 are symbols of trees, the others words': vocabulary size 895 is too large"),
     ],
 )
-def test_a_size_that_cannot_be_reached(size: int, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_size_that_cannot_be_reached(size: int, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         WordsAndSymbols.train(SENTENCES, SYMBOLS, size)
 
 

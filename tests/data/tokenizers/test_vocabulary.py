@@ -9,8 +9,8 @@ from repro.data.tokenizers.loading import load_tokenizer
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Words
 from repro.errors import UserError
 
-WORDS = Words.of(["<eos>", "the", "cat", "Füße", "<unk>"], line_end="<eos>", unknown="<unk>")
-CLOSED = Words.of(["<S>", "the", "cat"], line_end="<S>", unknown=None)
+WORDS = Words.from_symbols(["<eos>", "the", "cat", "Füße", "<unk>"], line_end="<eos>", unknown="<unk>")
+CLOSED = Words.from_symbols(["<S>", "the", "cat"], line_end="<S>", unknown=None)
 
 
 def test_words_and_line_ends() -> None:
@@ -30,12 +30,12 @@ def test_unknown_words() -> None:
 
 
 def test_bytes() -> None:
-    every = Bytes.of(range(256), dropped=[])
+    every = Bytes.from_symbols(range(256), dropped=[])
     text = "Füße\n😀"
     assert every.encode(text) == list(text.encode())
     assert every.decode(every.encode(text)) == text
     assert (every.eos_id, every.bos_id, every.pad_id, every.unk_id) == (None,) * 4
-    some = Bytes.of([97, 99], dropped=[10])
+    some = Bytes.from_symbols([97, 99], dropped=[10])
     assert some.encode("a\nca\n") == [0, 1, 0]
     assert some.decode([1, 0]) == "ca"
     assert some.ids(b"a\nb").tolist() == [0, -1]
@@ -46,7 +46,7 @@ def test_bytes() -> None:
 
 
 def test_characters() -> None:
-    chars = Chars.of(["\n", " ", "a", "ß"])
+    chars = Chars.from_symbols(["\n", " ", "a", "ß"])
     assert chars.encode("aß a\n") == [2, 3, 1, 2, 0]
     assert chars.decode([2, 3, 1]) == "aß "
     assert chars.ids("a\u4e00b".encode()).tolist() == [2, -1, -1]  # beyond all of them, and between
@@ -57,7 +57,7 @@ def test_characters() -> None:
 
 
 def test_broken_text_is_named() -> None:
-    for vocabulary in (WORDS, Chars.of("a"), Bytes.of([97], dropped=[])):
+    for vocabulary in (WORDS, Chars.from_symbols("a"), Bytes.from_symbols([97], dropped=[])):
         with pytest.raises(UserError, match="not valid Unicode at character 1"):
             vocabulary.encode("a\ud800")
     with pytest.raises(UserError, match=r"not UTF-8.*2"):
@@ -65,7 +65,12 @@ def test_broken_text_is_named() -> None:
 
 
 def test_files_round_trip(tmp_path: Path) -> None:
-    for vocabulary in (WORDS, CLOSED, Chars.of("aß\u2028"), Bytes.of([3, 200], dropped=[10])):
+    for vocabulary in (
+        WORDS,
+        CLOSED,
+        Chars.from_symbols("aß\u2028"),
+        Bytes.from_symbols([3, 200], dropped=[10]),
+    ):
         path = tmp_path / f"tokenizer{vocabulary.suffix}"
         vocabulary.save(path)
         again = load_tokenizer(path)

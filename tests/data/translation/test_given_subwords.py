@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_lines_are_words_and_tokens_the_given_subwords(folder: Path) -> None:
-    actions.prepare(NAME, from_dir=folder, say=lambda line: None)
+    actions.prepare(NAME, from_dir=folder, report=lambda line: None)
     store = open_store(NAME, GIVEN)
     assert store.lines("train", "en") == ["low lol", "ll low"]
     assert store.manifest.missing_splits == ["test"]
@@ -51,25 +51,25 @@ def test_lines_are_words_and_tokens_the_given_subwords(folder: Path) -> None:
 def test_names_with_the_pair_in_front_go_first(folder: Path) -> None:
     for part in LINES:
         (folder / f"en-de.train.{part}").write_text("low low\nlow\n", encoding="utf-8")
-    actions.prepare(NAME, from_dir=folder, say=lambda line: None)
+    actions.prepare(NAME, from_dir=folder, report=lambda line: None)
     assert open_store(NAME, GIVEN).lines("train", "en") == ["low low", "low"]
 
 
 def test_merges_of_other_subwords_are_refused(folder: Path) -> None:
     (folder / "code").write_text("#version: 0.2\nl l</w>\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"code.*train\.en"):
-        actions.prepare(NAME, from_dir=folder, say=lambda line: None)
+        actions.prepare(NAME, from_dir=folder, report=lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["code", "train.de", "valid.en"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(UserError, match=name):
-        actions.prepare(NAME, from_dir=folder, say=lambda line: None)
+        actions.prepare(NAME, from_dir=folder, report=lambda line: None)
 
 
 def test_its_own_subwords_are_the_only_ones(folder: Path) -> None:
     with pytest.raises(UserError, match="--vocab-size 100"):
-        actions.prepare(NAME, from_dir=folder, vocab_size=100, say=lambda line: None)
+        actions.prepare(NAME, from_dir=folder, vocab_size=100, report=lambda line: None)
     with pytest.raises(UserError, match="bpe100"):
         _ = TranslationData(NAME, 100, 40).store

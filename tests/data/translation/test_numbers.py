@@ -122,11 +122,11 @@ def first(seed: int, split: str, n: int = 5) -> list[numbers.Key]:
 
 
 def test_an_item_depends_on_seed_split_and_index_only() -> None:
-    found = {(seed, split): first(seed, split) for seed in (0, 1) for split in ("train", "test")}
-    assert found[0, "train"] == first(0, "train")
-    assert len(set(map(tuple, found.values()))) == 4
+    result = {(seed, split): first(seed, split) for seed in (0, 1) for split in ("train", "test")}
+    assert result[0, "train"] == first(0, "train")
+    assert len(set(map(tuple, result.values()))) == 4
     assert generate("train", 50) == generate("train", 100)[:50]
-    for (_, split), keys in found.items():
+    for (_, split), keys in result.items():
         assert {split_of(key) for key in keys} == {split}
 
 
@@ -143,8 +143,8 @@ def test_first_thousand_items_are_the_same_everywhere() -> None:
         "import hashlib; from repro.data.sets.translation.numbers import generate; "
         "print(hashlib.sha256(repr(generate('train', 1000)).encode()).hexdigest())"
     )
-    told = subprocess.run(
+    messages = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert told == hashlib.sha256(repr(generate("train", 1000)).encode()).hexdigest()
-    assert told == "2f69ebadc0d23f0b1b60c1039abdd932c8b49928470101e66f29f6f3372914b2"
+    assert messages == hashlib.sha256(repr(generate("train", 1000)).encode()).hexdigest()
+    assert messages == "2f69ebadc0d23f0b1b60c1039abdd932c8b49928470101e66f29f6f3372914b2"

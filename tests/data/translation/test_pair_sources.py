@@ -1,4 +1,4 @@
-"""What is written down of the sources of sentence pairs fits together."""
+"""The facts about the sources of sentence pairs are consistent."""
 
 import pytest
 
@@ -30,18 +30,18 @@ def test_every_split_of_a_large_corpus_can_be_found(corpus: SentencePairs) -> No
     assert set(files.lines) <= set(corpus.splits) - {"train"}
     assert {key.rpartition(".")[0] for key in corpus.sha256} <= set(files.lines)
     assert corpus.hub is None or set(corpus.hub.splits) == set(corpus.splits)
-    assert any("byte-level BPE" in told for told in corpus.deviations)
+    assert any("byte-level BPE" in messages for messages in corpus.deviations)
 
 
 def test_rules_are_those_of_the_recipes() -> None:
-    told = {}
+    messages = {}
     for one in LARGE:
         rules = one.cleaning
         assert rules is not None
-        told[one.name] = (rules.max_words, rules.ratio, rules.lower, one.held_every, one.vocab_size)
+        messages[one.name] = (rules.max_words, rules.ratio, rules.lower, one.held_every, one.vocab_size)
         if one.name.startswith("wmt14"):
             assert one.lines == {"newstest2013": 3000, "newstest2014": 3003}
-    assert told == {
+    assert messages == {
         "wmt14-en-de": (256, 0.0, False, 0, 37000),
         "wmt14-en-fr": (250, 1.5, False, 0, 32000),
         "iwslt14-de-en": (175, 1.5, True, 23, 10000),

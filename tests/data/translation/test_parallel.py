@@ -35,16 +35,16 @@ def train(found: Bitext) -> Iterator[tuple[str, ...]]:
 
 
 def test_documents_come_one_after_another_and_are_told(wmt: SentencePairs, folder: Path) -> None:
-    found = wmt.bitext(Options(folder))
-    assert list(train(found)) == PAIRS
-    assert found.lines == {
+    result = wmt.bitext(Options(folder))
+    assert list(train(result)) == PAIRS
+    assert result.lines == {
         split: {part: HELD[f"{split}.{part}"] for part in ("en", "de")}
         for split in ("newstest2013", "newstest2014")
     }
-    files = found.origin["files"]
+    files = result.origin["files"]
     assert list(files) == [f"{stem.split('/')[-1]}.{part}" for stem in CORPORA for part in ("en", "de")]
     assert files["commoncrawl.de-en.en"]["lines"] == 3
-    assert found.deviations == []
+    assert result.deviations == []
 
 
 def test_packed_files_and_a_later_release_are_taken_and_the_latter_told(
@@ -58,18 +58,18 @@ def test_packed_files_and_a_later_release_are_taken_and_the_latter_told(
     assert wmt.bitext(Options(folder)).deviations == []  # the recipe's own goes first
     for path in nine.iterdir():
         path.unlink()
-    found = wmt.bitext(Options(folder))
-    assert list(train(found)) == PAIRS
-    assert found.deviations == ["news-commentary-v12.de-en instead of news-commentary-v9.de-en"]
-    assert "news-commentary-v12.de-en.de" in found.origin["files"]
+    result = wmt.bitext(Options(folder))
+    assert list(train(result)) == PAIRS
+    assert result.deviations == ["news-commentary-v12.de-en instead of news-commentary-v9.de-en"]
+    assert "news-commentary-v12.de-en.de" in result.origin["files"]
 
 
 def test_a_ready_training_split_goes_first(wmt: SentencePairs, folder: Path) -> None:
     for part in ("en", "de"):
         (folder / f"train.{part}").write_text(f"only {part}\n")
-    found = wmt.bitext(Options(folder))
-    assert list(train(found)) == [("only en", "only de")]
-    assert found.deviations == ["training pairs as they were given, in train"]
+    result = wmt.bitext(Options(folder))
+    assert list(train(result)) == [("only en", "only de")]
+    assert result.deviations == ["training pairs as they were given, in train"]
 
 
 def test_test_sets_may_be_marked_up(data_folder: Path, wmt: SentencePairs, folder: Path) -> None:
@@ -108,17 +108,17 @@ def test_a_missing_document_is_named(wmt: SentencePairs, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "lines", "said"),
+    ("name", "lines", "message"),
     [
         ("newstest2014.de", ["A", "B", "C", "E"], r"newstest2014\.de: sha256 .* use the original files"),
         ("newstest2013.en", ["one"], r"newstest2013\.en has 1 lines, fewer"),
     ],
 )
 def test_other_content_is_refused(
-    data_folder: Path, wmt: SentencePairs, folder: Path, name: str, lines: list[str], said: str
+    data_folder: Path, wmt: SentencePairs, folder: Path, name: str, lines: list[str], message: str
 ) -> None:
     next(folder.rglob(name)).write_bytes(text(lines))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         prepare("wmt14-en-de", folder)
 
 
@@ -141,15 +141,15 @@ def test_a_part_of_a_test_set_is_refused_where_no_hash_is_known(
 def test_talks_are_found_in_their_folder_and_validation_is_left_to_be_cut(tmp_path: Path) -> None:
     source = DATA_SETS["iwslt14-de-en"]
     assert isinstance(source, SentencePairs)
-    found = source.bitext(Options(write_iwslt(tmp_path)))
-    assert list(found.lines) == ["test"]
-    english = found.lines["test"]["en"]
+    result = source.bitext(Options(write_iwslt(tmp_path)))
+    assert list(result.lines) == ["test"]
+    english = result.lines["test"]["en"]
     assert english[::2] == [
         f"{talks} Number"
         for talks in ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
     ]
     assert english[1] == "It's Fine"
-    pairs = list(train(found))
+    pairs = list(train(result))
     assert pairs[0] == ("A Title Nummer", "A Title Number")
     assert len(pairs) == 46
     for part in ("de", "en"):
@@ -168,11 +168,11 @@ def rows(pairs: list[tuple[str, str]]) -> list[dict[str, Any]]:
 def on_the_hub(**changes: Any) -> dict[str, Any]:
     """The three splits, held-out ones as if read from marked-up files without care."""
     held = {
-        theirs: [
+        official: [
             (en.strip().replace("&", "&amp;") + " ", de.replace("&", "&amp;"))
             for en, de in zip(HELD[f"{ours}.en"], HELD[f"{ours}.de"], strict=True)
         ]
-        for ours, theirs in (("newstest2013", "validation"), ("newstest2014", "test"))
+        for ours, official in (("newstest2013", "validation"), ("newstest2014", "test"))
     }
     return {"train": rows(PAIRS), **{split: rows(pairs) for split, pairs in held.items()}} | changes
 
@@ -206,17 +206,17 @@ def test_pairs_of_the_hub(
     data_folder: Path, stripped: SentencePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = stand_in(monkeypatch, on_the_hub())
-    found = stripped.bitext(Options())
+    result = stripped.bitext(Options())
     assert calls == [("wmt/wmt14", "de-en", None)]
-    assert found.origin == {"kind": "hub", "id": "wmt/wmt14", "revision": None}
-    assert found.lines["newstest2013"]["en"][2] == "three & more"
-    assert list(train(found)) == PAIRS
-    store = open_store("wmt14-en-de", prepare("wmt14-en-de", vocab_size=280, say=lambda line: None).name)
+    assert result.origin == {"kind": "hub", "id": "wmt/wmt14", "revision": None}
+    assert result.lines["newstest2013"]["en"][2] == "three & more"
+    assert list(train(result)) == PAIRS
+    store = open_store("wmt14-en-de", prepare("wmt14-en-de", vocab_size=280, report=lambda line: None).name)
     assert len(store.lines("train", "en")) == 32
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"test": rows([("a", "A")] * 4)}, r"wmt/wmt14 on the hub, newstest2014\.en: sha256"),
         ({"validation": rows([("a\nb", "A")])}, r"a line of newstest2013 holds a line break"),
@@ -227,10 +227,10 @@ def test_a_bad_hub_is_refused_in_one_line(
     stripped: SentencePairs,
     monkeypatch: pytest.MonkeyPatch,
     changes: dict[str, Any],
-    said: str,
+    message: str,
 ) -> None:
     stand_in(monkeypatch, on_the_hub(**changes))
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         prepare("wmt14-en-de")
     assert "\n" not in str(caught.value)
 
@@ -238,9 +238,9 @@ def test_a_bad_hub_is_refused_in_one_line(
 def test_a_hub_out_of_reach_or_without_a_split(
     stripped: SentencePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = on_the_hub()
-    del found["train"]
-    stand_in(monkeypatch, found)
+    result = on_the_hub()
+    del result["train"]
+    stand_in(monkeypatch, result)
     with pytest.raises(UserError, match=r"train;.*--from DIR"):
         stripped.bitext(Options())
     stand_in(monkeypatch, ConnectionError("offline"))

@@ -1,4 +1,4 @@
-"""Which training pairs are kept, and what is told of the others."""
+"""The training pairs that are kept, and the counts of the others."""
 
 import pytest
 
@@ -63,8 +63,8 @@ def test_punctuation_marks_count_as_words() -> None:
 def test_what_is_told_adds_up() -> None:
     cleaner = Cleaner(RULES)
     kept = list(cleaner.clean([("a", "b"), ("", "x"), ("w " * 50, "w"), ("w w w", "w")] * 300))
-    told = cleaner.counts()
-    assert told["kept"] == len(kept) == 300
-    assert told["read"] == told["kept"] + sum(told["dropped"].values()) == 1200
-    assert told["rules"] == {"max_words": 10, "ratio": 1.5, "lower_case": False}
-    assert summary(told) == ("kept 300 of 1,200 training pairs (dropped: 300 empty, 300 long, 300 ratio)")
+    messages = cleaner.counts()
+    assert messages["kept"] == len(kept) == 300
+    assert messages["read"] == messages["kept"] + sum(messages["dropped"].values()) == 1200
+    assert messages["rules"] == {"max_words": 10, "ratio": 1.5, "lower_case": False}
+    assert summary(messages) == ("kept 300 of 1,200 training pairs (dropped: 300 empty, 300 long, 300 ratio)")

@@ -33,8 +33,8 @@ def quiet(line: str) -> None:
 
 
 def test_a_folder_becomes_a_store(data_folder: Path, wmt: SentencePairs, folder: Path) -> None:
-    said: list[str] = []
-    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=said.append)
+    output: list[str] = []
+    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=output.append)
     store = open_store("wmt14-en-de", path.name)
     houses = CORPORA["training/europarl-v7.de-en"]
     long = " ".join(["word"] * 256)
@@ -56,32 +56,32 @@ def test_a_folder_becomes_a_store(data_folder: Path, wmt: SentencePairs, folder:
             for i, line in enumerate(lines):
                 assert tokenizer.decode(tokens[offsets[i] : offsets[i + 1]].tolist()) == line
     assert verify("wmt14-en-de") == [f"bpe{VOCAB}"]
-    assert said[1] == "kept 32 of 35 training pairs (dropped: 2 empty, 1 long, 0 ratio)"
+    assert output[1] == "kept 32 of 35 training pairs (dropped: 2 empty, 1 long, 0 ratio)"
 
 
 def test_the_manifest_tells_what_was_read_and_dropped(
     data_folder: Path, wmt: SentencePairs, folder: Path
 ) -> None:
-    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
-    told = open_store("wmt14-en-de", path.name).manifest.source
-    assert told["kind"] == "files"
-    assert told["files"]["europarl-v7.de-en.en"]["lines"] == 30
-    assert told["cleaning"] == {
+    path = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
+    messages = open_store("wmt14-en-de", path.name).manifest.source
+    assert messages["kind"] == "files"
+    assert messages["files"]["europarl-v7.de-en.en"]["lines"] == 30
+    assert messages["cleaning"] == {
         "read": 35, "kept": 32, "dropped": {"empty": 2, "long": 1, "ratio": 0}, "squeezed": 2,
         "rules": {"max_words": 256, "ratio": 0.0, "lower_case": False},
     }  # fmt: skip
-    assert told["deviations"] == ["byte-level BPE on raw text, without Moses' tokeniser"]
-    assert str(folder) not in json.dumps(told)
+    assert messages["deviations"] == ["byte-level BPE on raw text, without Moses' tokeniser"]
+    assert str(folder) not in json.dumps(messages)
 
 
 @pytest.mark.parametrize("block", [1, 7, 31, 32])
 def test_nothing_depends_on_the_size_of_a_block(
     data_folder: Path, wmt: SentencePairs, folder: Path, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    whole = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
+    whole = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
     monkeypatch.setenv("REPRO_DATA", str(data_folder / "again"))
     monkeypatch.setattr(table, "BLOCK", block)
-    again = prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
+    again = prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
     assert (again / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
 
@@ -90,7 +90,7 @@ def test_a_given_tokeniser_is_used(
 ) -> None:
     given = ByteBpe.train(["the houses"] * 9, 262)
     given.save(tmp_path / "mine.json")
-    path = prepare("wmt14-en-de", folder, tokenizer=tmp_path / "mine.json", say=quiet)
+    path = prepare("wmt14-en-de", folder, tokenizer=tmp_path / "mine.json", report=quiet)
     assert path.name == f"given262-{given.sha256[:8]}"
     assert (path / "tokenizer.json").read_bytes() == (tmp_path / "mine.json").read_bytes()
 
@@ -99,15 +99,15 @@ def test_talks_are_lower_cased_and_every_23rd_pair_is_for_validation(
     data_folder: Path, tmp_path: Path
 ) -> None:
     write_iwslt(tmp_path / "files", pairs=50)
-    path = prepare("iwslt14-de-en", tmp_path / "files", vocab_size=265, say=quiet)
+    path = prepare("iwslt14-de-en", tmp_path / "files", vocab_size=265, report=quiet)
     store = open_store("iwslt14-de-en", path.name)
     everything = ["a title number", "ted: number told", *(f"number {n} is the one ." for n in range(48))]
     assert store.lines("val", "en") == everything[22::23]
     assert store.lines("val", "de") == ["nummer 20 is the one .", "nummer 43 is the one ."]
     assert store.lines("train", "en") == [line for i, line in enumerate(everything, 1) if i % 23]
     assert store.lines("test", "en")[:2] == ["ted.dev2010 number", "it's fine"]
-    told = store.manifest.source["cleaning"]
-    assert (told["held_every"], told["held"], told["kept"]) == (23, 2, 50)
+    messages = store.manifest.source["cleaning"]
+    assert (messages["held_every"], messages["held"], messages["kept"]) == (23, 2, 50)
     assert len(store.manifest.source["deviations"]) == 2
 
 
@@ -117,7 +117,7 @@ def test_ready_talks_have_their_own_validation(data_folder: Path, tmp_path: Path
     for part in ("de", "en"):
         for split, n in (("train", 40), ("valid", 3), ("test", 2)):
             (folder / f"{split}.{part}").write_text("A line of it\n" * n)
-    store = open_store("iwslt14-de-en", prepare("iwslt14-de-en", folder, vocab_size=262, say=quiet).name)
+    store = open_store("iwslt14-de-en", prepare("iwslt14-de-en", folder, vocab_size=262, report=quiet).name)
     assert {split: counts["examples"] for split, counts in store.manifest.counts.items()} == {
         "train": 40, "val": 3, "test": 2,
     }  # fmt: skip
@@ -134,13 +134,13 @@ def test_a_share_of_the_pairs_may_teach_the_vocabulary(
 
     few = dataclasses.replace(wmt, vocabulary_every=3)
     monkeypatch.setitem(registry.DATA_SETS, "wmt14-en-de", few)
-    store = open_store("wmt14-en-de", prepare("wmt14-en-de", folder, vocab_size=270, say=quiet).name)
+    store = open_store("wmt14-en-de", prepare("wmt14-en-de", folder, vocab_size=270, report=quiet).name)
     expected = ByteBpe.train(store.lines("train", "en")[::3] + store.lines("train", "de")[::3], 270)
     assert store.manifest.tokenizer["sha256"] == expected.sha256
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("written", "message"),
     [
         (b"", "too little is left to train on: kept 0 of 0 training pairs"),
         (
@@ -151,12 +151,12 @@ def test_a_share_of_the_pairs_may_teach_the_vocabulary(
     ],
 )
 def test_a_refusal_leaves_nothing_behind(
-    data_folder: Path, wmt: SentencePairs, folder: Path, written: bytes, said: str
+    data_folder: Path, wmt: SentencePairs, folder: Path, written: bytes, message: str
 ) -> None:
     for part in ("en", "de"):
         (folder / f"train.{part}").write_bytes(written)
-    with pytest.raises(UserError, match=said) as caught:
-        prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
+    with pytest.raises(UserError, match=message) as caught:
+        prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
     assert "\n" not in str(caught.value)
     assert list((data_folder / "wmt14-en-de").iterdir()) == []
 
@@ -164,7 +164,7 @@ def test_a_refusal_leaves_nothing_behind(
 def test_sides_of_different_lengths(data_folder: Path, wmt: SentencePairs, folder: Path) -> None:
     (folder / "commoncrawl.de-en.de").write_text("zu wenig\n")
     with pytest.raises(UserError, match=r"commoncrawl\.de-en\.de has 1 lines, fewer"):
-        prepare("wmt14-en-de", folder, vocab_size=VOCAB, say=quiet)
+        prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
 
 
 def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:
@@ -173,7 +173,7 @@ def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:
         (folder / f"train.{part}").write_text("".join(f"pair {n} of many\n" for n in range(pairs)))
     tracemalloc.start()
     try:
-        prepare("wmt14-en-de", folder, tokenizer=tokenizer, say=quiet)
+        prepare("wmt14-en-de", folder, tokenizer=tokenizer, report=quiet)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

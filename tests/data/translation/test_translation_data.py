@@ -140,9 +140,9 @@ def test_a_table_travels_light_and_workers_build_the_same(numbers_store: Path) -
     rows = module.plan_epoch(0)[0]
     assert same(table.build(rows), pickle.loads(sent).build(rows))
     with_workers = list(data(num_workers=1).val_dataloader())
-    for ours, theirs in zip(module.val_dataloader(), with_workers, strict=True):
-        assert isinstance(theirs, PairBatch)
-        assert same(ours, theirs)
+    for ours, official in zip(module.val_dataloader(), with_workers, strict=True):
+        assert isinstance(official, PairBatch)
+        assert same(ours, official)
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])
@@ -150,8 +150,8 @@ def test_a_resumed_training_replays_and_skips_nothing(
     numbers_store: Path, tmp_path: Path, micro_batches: int
 ) -> None:
     def read(batch: PairBatch) -> list[int]:
-        found: list[int] = batch.indices.tolist()
-        return found
+        result: list[int] = batch.indices.tolist()
+        return result
 
     steps, checkpoint = len(data().plan_epoch(0)), tmp_path / "x.ckpt"
     limits: dict[str, Any] = {

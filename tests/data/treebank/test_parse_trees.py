@@ -92,7 +92,7 @@ def test_what_is_written_is_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("\n( (S (NP (NN dog)) )", "line 2: the tree that begins here is never closed"),
         # the file goes on: the tree that lacks a bracket is named, not the last one
@@ -113,8 +113,8 @@ def test_what_is_written_is_read_again() -> None:
         ("(NN dog)", "line 1: (NN dog) is a word, not a tree"),
     ],
 )
-def test_what_is_no_tree_is_named_with_its_line(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(f"wsj_0001.mrg, {said}")) as caught:
+def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"wsj_0001.mrg, {message}")) as caught:
         read(text)
     assert "\n" not in str(caught.value)
 

@@ -19,8 +19,8 @@ def _prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trees")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPRO_DATA", str(folder))
-        prepare("grammar-trees", vocab_size=300, size=120, say=lambda line: None)
-        prepare("wsj-trees", write_lines(folder / "raw"), vocab_size=300, say=lambda line: None)
+        prepare("grammar-trees", vocab_size=300, size=120, report=lambda line: None)
+        prepare("wsj-trees", write_lines(folder / "raw"), vocab_size=300, report=lambda line: None)
     return folder
 
 
@@ -76,7 +76,7 @@ def test_what_is_licensed_is_not_public() -> None:
 
 
 def test_another_store_is_refused() -> None:
-    prepare("numbers-en-de", vocab_size=300, size=300, say=lambda line: None)
+    prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     with pytest.raises(UserError, match="holds en, de, not sentences and their trees"):
         data(store="numbers-en-de/bpe300-n300").setup()
     with pytest.raises(UserError, match="300, not 301"):

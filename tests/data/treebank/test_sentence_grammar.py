@@ -28,9 +28,9 @@ def test_it_is_the_same_on_any_machine(trees: list[Phrase]) -> None:
 def test_train_never_meets_what_is_held_out(trees: list[Phrase]) -> None:
     texts = {split: [text_of(tree) for tree in generate(split, 150)] for split in ("val", "test")}
     texts["train"] = [text_of(tree) for tree in trees]
-    for split, found in texts.items():
-        assert {split_of_text(text) for text in found} == {split}
-        assert split == "train" or len(set(found)) == len(found)
+    for split, result in texts.items():
+        assert {split_of_text(text) for text in result} == {split}
+        assert split == "train" or len(set(result)) == len(result)
     assert len(set(texts["train"])) < MANY, "short sentences repeat"
 
 

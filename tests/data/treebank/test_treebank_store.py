@@ -30,7 +30,7 @@ def lines(tmp_path: Path) -> Path:
 
 def made(name: str, folder: Path | None, size: int | None = None) -> Store:
     """A store, with what is said left out."""
-    path = prepare(name, folder, vocab_size=SIZE, size=size, say=lambda line: None)
+    path = prepare(name, folder, vocab_size=SIZE, size=size, report=lambda line: None)
     return open_store(name, path.name)
 
 
@@ -41,12 +41,12 @@ def decoded(store: Store, split: str, part: str) -> list[str]:
 
 
 def test_sections_become_a_store(data_folder: Path, sections: Path) -> None:
-    said: list[str] = []
+    output: list[str] = []
     assert (
-        prepare("wsj-trees", sections, vocab_size=SIZE, say=said.append)
+        prepare("wsj-trees", sections, vocab_size=SIZE, report=output.append)
         == data_folder / "wsj-trees" / "bpe300"
     )
-    assert said == ["made wsj-trees/bpe300: test 2, train 40, val 2"]
+    assert output == ["made wsj-trees/bpe300: test 2, train 40, val 2"]
     store = open_store("wsj-trees", "bpe300")
     assert store.lines("train", "words")[0] == f"The {noun(2)} was seen again in the park ."
     assert {line.split()[1] for line in store.lines("train", "words")[::2]} == {noun(n) for n in range(2, 22)}
@@ -64,11 +64,11 @@ def test_the_manifest_says_what_was_read_and_not_where(data_folder: Path, sectio
     store = made("wsj-trees", sections)
     content = (store.path / "manifest.json").read_text()
     assert str(sections) not in content
-    told = store.manifest.source
-    assert len(told["files"]) == 2 * 22
-    assert told["files"]["23/wsj_2302.mrg"]["lines"] == 1
-    assert told["without_words"] == {"train": 1, "val": 0, "test": 0}
-    assert told["deviations"][1] == "val has 2 sentences, the treebank's sections 1,700"
+    messages = store.manifest.source
+    assert len(messages["files"]) == 2 * 22
+    assert messages["files"]["23/wsj_2302.mrg"]["lines"] == 1
+    assert messages["without_words"] == {"train": 1, "val": 0, "test": 0}
+    assert messages["deviations"][1] == "val has 2 sentences, the treebank's sections 1,700"
     assert store.manifest.tokenizer["kind"] == "words-and-symbols"
     assert "LDC99T42" in store.manifest.licence
 
@@ -114,7 +114,7 @@ def test_trees_of_other_parsers_are_trained_on_as_well(data_folder: Path, tmp_pa
 def test_generated_trees_are_made_at_any_size(data_folder: Path) -> None:
     assert ensure_generated("grammar-trees", "bpe300-n250")
     store = open_store("grammar-trees", "bpe300-n250")
-    assert {split: told["examples"] for split, told in store.manifest.counts.items()} == {
+    assert {split: messages["examples"] for split, messages in store.manifest.counts.items()} == {
         "train": 250,
         "val": 100,
         "test": 200,
@@ -157,7 +157,7 @@ def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (
             b"( (S (NN a)) )\n( (S (NN b))\n( (S (NN c)) )\n",
@@ -169,15 +169,15 @@ def test_a_missing_file_of_trees_is_named(data_folder: Path, lines: Path) -> Non
     ],
 )
 def test_a_damaged_section_is_named_with_its_line(
-    data_folder: Path, tmp_path: Path, content: bytes, said: str
+    data_folder: Path, tmp_path: Path, content: bytes, message: str
 ) -> None:
     folder = write_sections(tmp_path / "bank")
     (folder / "wsj" / "10" / "wsj_1001.mrg").write_bytes(content)
-    refused("wsj-trees", folder, f"10/wsj_1001.mrg,? {said}")
+    refused("wsj-trees", folder, f"10/wsj_1001.mrg,? {message}")
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"(S (NN a))\n\n", "line 2: 0 trees; each line needs one"),
         (b"(S (NN a)) (S (NN b))\n", "line 1: 2 trees; each line needs one"),
@@ -186,9 +186,9 @@ def test_a_damaged_section_is_named_with_its_line(
         (b"(S (NN \xff))\n", "line 1 is not UTF-8"),
     ],
 )
-def test_a_damaged_line_is_named(data_folder: Path, lines: Path, content: bytes, said: str) -> None:
+def test_a_damaged_line_is_named(data_folder: Path, lines: Path, content: bytes, message: str) -> None:
     (lines / "val.trees").write_bytes(content)
-    refused("wsj-trees", lines, f"val.trees,? {said}")
+    refused("wsj-trees", lines, f"val.trees,? {message}")
 
 
 @pytest.mark.parametrize("content", ["", "( (S (-NONE- *)) )\n"])
@@ -201,4 +201,4 @@ def test_a_tokenizer_without_symbols_is_refused(data_folder: Path, lines: Path, 
     path = tmp_path / "words.json"
     ByteBpe.train(["the dog", "the dog"], 262).save(path)
     with pytest.raises(UserError, match=r"wsj-trees.*--tokenizer"):
-        prepare("wsj-trees", lines, tokenizer=path, say=lambda line: None)
+        prepare("wsj-trees", lines, tokenizer=path, report=lambda line: None)

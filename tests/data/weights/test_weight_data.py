@@ -38,8 +38,8 @@ def digest(path: Path) -> str:
 @pytest.mark.parametrize("name", TINY)
 def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name: str) -> None:
     folder = save(tmp_path / "given", official(name))
-    said: list[str] = []
-    path = prepare(name, folder, say=said.append)
+    output: list[str] = []
+    path = prepare(name, folder, report=output.append)
     assert path == data_folder / name / "weights"
     assert (path / FILE).read_bytes() == (folder / FILE).read_bytes()
     manifest = open_store(name, "weights").manifest
@@ -50,20 +50,20 @@ def test_a_file_becomes_a_store_as_it_is(tmp_path: Path, data_folder: Path, name
     tensors = official(name)
     assert manifest.counts["weights"]["examples"] == len(tensors)
     assert manifest.counts["weights"]["parameters"] == sum(tensor.numel() for tensor in tensors.values())
-    assert said == [f"made {name}/weights: weights {len(tensors)}"]
+    assert output == [f"made {name}/weights: weights {len(tensors)}"]
     assert verify(name) == ["weights"]
-    assert prepare(name, say=said.append) == path
-    assert said[1].startswith("kept ")
+    assert prepare(name, report=output.append) == path
+    assert output[1].startswith("kept ")
 
 
 def test_opened_weights_are_those_of_the_file(tmp_path: Path) -> None:
     given = official("gpt2")
-    prepare("gpt2", save(tmp_path, given), say=quiet)
-    found = open_weights("gpt2")
-    assert found.tensors.keys() == given.keys()
-    assert all(torch.equal(found.tensors[key], value) for key, value in given.items())
-    assert (found.family, found.n_heads, found.revision) == ("gpt2", TINY["gpt2"].n_heads, None)
-    assert found.sha256 == digest(tmp_path / FILE)
+    prepare("gpt2", save(tmp_path, given), report=quiet)
+    result = open_weights("gpt2")
+    assert result.tensors.keys() == given.keys()
+    assert all(torch.equal(result.tensors[key], value) for key, value in given.items())
+    assert (result.family, result.n_heads, result.revision) == ("gpt2", TINY["gpt2"].n_heads, None)
+    assert result.sha256 == digest(tmp_path / FILE)
 
 
 @pytest.mark.parametrize("size", [0, 5, 300, -1])
@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, data_folder: Path, s
     content = (save(tmp_path, official("gpt2")) / FILE).read_bytes()
     (tmp_path / FILE).write_bytes(content[:size])
     with pytest.raises(UserError, match=r"model\.safetensors"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     assert not list(data_folder.glob("*/*"))
 
 
@@ -79,19 +79,19 @@ def test_a_folder_without_the_file_and_other_content_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UserError, match="no such folder"):
-        prepare("gpt2", tmp_path / "nowhere", say=quiet)
+        prepare("gpt2", tmp_path / "nowhere", report=quiet)
     with pytest.raises(UserError, match=r"no model\.safetensors of gpt2 there"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     with pytest.raises(UserError, match=r"gpt2.*--vocab-size 9"):
-        prepare("gpt2", tmp_path, vocab_size=9, say=quiet)
+        prepare("gpt2", tmp_path, vocab_size=9, report=quiet)
     save(tmp_path, official("gpt2"))
     pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], sha256={FILE: "ab" * 32})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
     with pytest.raises(UserError, match=r"gpt2.*abababababababab…"):
-        prepare("gpt2", tmp_path, say=quiet)
+        prepare("gpt2", tmp_path, report=quiet)
     pinned = dataclasses.replace(pinned, sha256={FILE: digest(tmp_path / FILE)})
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
-    prepare("gpt2", tmp_path, say=quiet)
+    prepare("gpt2", tmp_path, report=quiet)
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, found: Any) -> list[tuple[str, str, str | None]]:
@@ -116,7 +116,7 @@ def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     calls = hub(monkeypatch, snapshot / FILE)
     pinned = dataclasses.replace(registry.DATA_SETS["gpt2"], hub=Hub("openai-community/gpt2", revision=pin))
     monkeypatch.setitem(registry.DATA_SETS, "gpt2", pinned)
-    prepare("gpt2", say=quiet)
+    prepare("gpt2", report=quiet)
     assert calls == [("openai-community/gpt2", FILE, pin)]
     assert open_store("gpt2", "weights").manifest.source == {
         "kind": "hub",
@@ -131,17 +131,17 @@ def test_the_hub_becomes_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_hub_out_of_reach_names_the_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
     hub(monkeypatch, OSError("We couldn't connect\nand a long story"))
     with pytest.raises(UserError, match=r"repro data prepare gpt2 --from DIR") as caught:
-        prepare("gpt2", say=quiet)
+        prepare("gpt2", report=quiet)
     assert "\n" not in str(caught.value)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UserError, match=r"`huggingface_hub`.*--from DIR"):
-        prepare("gpt2", say=quiet)
+        prepare("gpt2", report=quiet)
 
 
 def test_weights_that_are_not_there_or_damaged_name_the_command(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"`repro data prepare gpt2`$"):
         open_weights("gpt2")
-    path = prepare("gpt2", save(tmp_path, official("gpt2")), say=quiet) / FILE
+    path = prepare("gpt2", save(tmp_path, official("gpt2")), report=quiet) / FILE
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -157,8 +157,8 @@ def test_names_of_weights() -> None:
         open_weights("gtp2")
     with pytest.raises(UserError, match=r"multi30k.*gpt2, gpt2-medium"):
         open_weights("multi30k")
-    told = {one["name"]: one for one in list_sources()}
-    assert (told["gpt2"]["levels"], told["gpt2"]["obtained"]) == (("weights",), "hub or --from")
+    messages = {one["name"]: one for one in list_sources()}
+    assert (messages["gpt2"]["levels"], messages["gpt2"]["obtained"]) == (("weights",), "hub or --from")
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:

@@ -35,12 +35,12 @@ def verdict(scores, published=0.0, rules=TRAINED, updates=100, unit="points", si
 
 
 def share_of(word, n, difference, spread, drawn, rules=TRAINED, extended=False):
-    """How often a word is said of ``n`` seeds whose true mean is ``difference`` away from the paper's."""
+    """The share of draws with a verdict, for ``n`` seeds whose true mean is ``difference`` away from the paper's."""
     random = np.random.default_rng(20261122)
     ours = random.normal(difference, spread, (DRAWS, n))
     published = random.normal(0.0, spread, DRAWS) if drawn else np.zeros(DRAWS)
-    said = [verdict(a, p, rules, extended=extended) for a, p in zip(ours, published, strict=True)]
-    return said.count(word) / DRAWS
+    output = [verdict(a, p, rules, extended=extended) for a, p in zip(ours, published, strict=True)]
+    return output.count(word) / DRAWS
 
 
 @pytest.mark.parametrize("drawn", [True, False], ids=["one-run", "fixed"])
@@ -88,16 +88,16 @@ def test_without_any_spread_the_interval_is_the_point(score, word):
 
 @pytest.mark.parametrize("n", [3, 5])
 @pytest.mark.parametrize("drawn", [True, False], ids=["one-run", "fixed"])
-@pytest.mark.parametrize("theirs", [0.0, 0.3, 0.5, 1.0])
-def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, theirs):
+@pytest.mark.parametrize("official", [0.0, 0.3, 0.5, 1.0])
+def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, official):
     random = np.random.default_rng(7)
     half = rules_of("trained", Margin(0.5, "absolute"))
-    ours = theirs + 0.5 if theirs < 0.5 else theirs - 0.5
+    ours = official + 0.5 if official < 0.5 else official - 0.5
     scores = random.random((DRAWS, n)) < ours
-    published = (random.random(DRAWS) < theirs).astype(float) if drawn else np.full(DRAWS, round(theirs))
+    published = (random.random(DRAWS) < official).astype(float) if drawn else np.full(DRAWS, round(official))
     pairs = zip(scores.astype(float), published, strict=True)
-    said = [verdict(a, p, half, unit="0/1") for a, p in pairs]
-    assert said.count("reproduced") / DRAWS <= at_most(0.05)
+    output = [verdict(a, p, half, unit="0/1") for a, p in pairs]
+    assert output.count("reproduced") / DRAWS <= at_most(0.05)
 
 
 def test_a_rate_over_many_runs_can_be_reproduced():
@@ -187,19 +187,19 @@ def test_an_open_number_says_how_many_seeds_would_decide():
 
 
 def claim_share(word, gaps, n, spread=1.0, margin=None, printed=None, apart=None, unequal=False):
-    """How often a word is said of rows whose true means fall by ``gaps``."""
+    """The share of draws with a verdict, for rows whose true means fall by ``gaps``."""
     random = np.random.default_rng(42)
     means = -np.cumsum([0.0, *gaps])
     spreads = spread * (np.linspace(0.3, 2.0, len(means)) if unequal else np.ones(len(means)))
     printed = printed or [10.0 - 3.0 * i for i in range(len(means))]
-    said = []
+    output = []
     for _ in range(DRAWS):
         rows = [
             (f"r{i}", random.normal(mean, scale, n).tolist())
             for i, (mean, scale) in enumerate(zip(means, spreads, strict=True))
         ]
-        said.append(judge_claim(rows, PublishedRows(printed, apart or ONE), margin, 1, "points").word)
-    return said.count(word) / DRAWS
+        output.append(judge_claim(rows, PublishedRows(printed, apart or ONE), margin, 1, "points").word)
+    return output.count(word) / DRAWS
 
 
 @pytest.mark.parametrize(("rows", "n"), [(2, 3), (2, 5), (3, 3), (5, 5)])  # of five rows, each pair is judged
@@ -290,8 +290,8 @@ def test_neighbours_that_are_shown_are_the_same_order_though_the_ends_are_apart(
 
 
 def test_a_row_without_records_makes_a_claim_incomplete():
-    found = claim([1.0, 1.1, 1.2], [])
-    assert (found.word, "r1" in found.why) == ("incomplete", True)
+    result = claim([1.0, 1.1, 1.2], [])
+    assert (result.word, "r1" in result.why) == ("incomplete", True)
 
 
 def test_few_seeds_show_no_order():
@@ -310,8 +310,8 @@ def test_unprinted_rows_are_compared_in_the_stated_order():
 
 
 def test_a_claim_without_a_clear_order_says_how_many_seeds_would_decide():
-    found = claim([2.0, 3.0, 1.0], [1.0, 2.0, 0.0], margin=None)
-    assert f"{found.seeds} seeds a row would decide" in found.why
+    result = claim([2.0, 3.0, 1.0], [1.0, 2.0, 0.0], margin=None)
+    assert f"{result.seeds} seeds a row would decide" in result.why
     assert claim([2.0, 2.1], [1.0, 1.1]).seeds == 3
     never = claim([2.0, 3.0, 1.0], [2.0, 3.0, 1.0], margin=None)
     assert (never.seeds, "would not decide" in never.why) == (0, True)

@@ -22,12 +22,16 @@ def declared(size, **more):
 def test_the_three_kinds(size, kind, at_200, words):
     margin = declared(size, reason="toys")
     assert (margin.kind, margin.date, margin.reason) == (kind, "2026-01-01", "toys")
-    assert (margin.at(200.0), str(margin), margin.is_log) == (pytest.approx(at_200), words, kind == "factor")
+    assert (margin.width_at(200.0), str(margin), margin.is_log) == (
+        pytest.approx(at_200),
+        words,
+        kind == "factor",
+    )
     assert margin.scaled(200.0) == (math.log(200) if kind == "factor" else 200.0)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"size": -0.5, "set": "2026-01-01"}, "-0.5"),
         ({"size": 0, "set": "2026-01-01"}, "must be above 0"),
@@ -40,8 +44,8 @@ def test_the_three_kinds(size, kind, at_200, words):
         (0.5, "write it like"),
     ],
 )
-def test_another_form_is_refused(given, said):
-    with pytest.raises(ValueError, match=said):
+def test_another_form_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
         parse_margin(given)
 
 

@@ -101,6 +101,6 @@ def test_every_gpu_has_a_peak_and_is_found_by_its_name() -> None:
 
 
 def test_numbers_are_shown_with_two_or_three_digits() -> None:
-    shown = ["9.53e+17 FLOP", "2.5 TFLOP", "3 GFLOP", "12 FLOP"]
-    assert [flops(n) for n in (9.53e17, 2.5e12, 3e9, 12.0)] == shown
+    displayed = ["9.53e+17 FLOP", "2.5 TFLOP", "3 GFLOP", "12 FLOP"]
+    assert [flops(n) for n in (9.53e17, 2.5e12, 3e9, 12.0)] == displayed
     assert [number(n) for n in (None, 0.034, 7.0, 13.2, 1615.4)] == ["-", "0.034", "7", "13.2", "1,615"]

@@ -49,7 +49,7 @@ def test_the_page_is_what_is_counted_now() -> None:
 def test_every_other_recipe_is_counted_too(scale: str) -> None:
     for name in experiments():
         if scale in scales_of(name):
-            found = cost(load_recipe(name, scale))
-            assert found.flops > 0
-            assert found.row.peak <= found.step.peak
-            assert found.step.peak >= found.step.parameters + found.step.gradients + found.step.optimizer
+            result = cost(load_recipe(name, scale))
+            assert result.flops > 0
+            assert result.row.peak <= result.step.peak
+            assert result.step.peak >= result.step.parameters + result.step.gradients + result.step.optimizer

@@ -66,13 +66,13 @@ class NoModules:
 
 
 def chosen() -> list[Any]:
-    found, left = [], set(FEW)
+    result, left = [], set(FEW)
     for alike in SHAPES:
         names = {experiment.partition("@")[0] for experiment, _ in alike} & left
         left -= names
         marks = [] if names else [pytest.mark.matrix]
-        found.append(pytest.param(alike[0], id="-".join(alike[0]), marks=marks))
-    return found
+        result.append(pytest.param(alike[0], id="-".join(alike[0]), marks=marks))
+    return result
 
 
 @pytest.fixture(autouse=True)

@@ -43,7 +43,7 @@ def network(positions: Any = None) -> EncoderDecoder:
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked to be drawn."""
+    """Collects the figures to be drawn."""
     seen: list[Any] = []
     monkeypatch.setattr(attention, "draw", lambda title, bands: seen.append((title, bands)) or b"")
     return seen
@@ -54,8 +54,8 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
     title, bands = drawn[0]
     assert title == "abc  \N{RIGHTWARDS ARROW}  de"
     source, target = ["a", "b", "c", "<end>"], ["<begin>", "d", "e"]
-    found = {band.title: (list(band.maps[0].rows), list(band.maps[0].columns)) for band in bands[:-1]}
-    assert found == {
+    result = {band.title: (list(band.maps[0].rows), list(band.maps[0].columns)) for band in bands[:-1]}
+    assert result == {
         "Encoder to itself, layer 1": (source, source),
         "Decoder to itself, layer 1": (target, target),
         "Decoder to the source, layer 1": (target, source),
@@ -65,7 +65,7 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
     for band in bands[:-1]:
         assert [one.title for one in band.maps] == ["head 1", "head 2"]
         for one in band.maps:
-            assert (len(one.values), len(one.values[0])) == tuple(map(len, found[band.title]))
+            assert (len(one.values), len(one.values[0])) == tuple(map(len, result[band.title]))
             assert all(abs(sum(row) - 1) < 1e-5 for row in one.values)
     assert bands[1].maps[0].values[0][1:] == [0.0, 0.0], "the first token of a translation sees itself only"
 

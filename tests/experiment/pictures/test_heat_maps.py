@@ -23,9 +23,9 @@ def test_every_number_is_a_cell_of_its_colour(signed: bool) -> None:
     values = [[0.1, 0.5, 0.9], [0.3, 0.7, 1.0]]
     one = HeatMap("head 1", values, ("Männer", "x"), ("a", "b", "c"), signed, cell=(15, 14))
     sheet = draw("a title", [Band("layer 1", [one])])
-    found = {value: places(sheet, value, signed) for value in (0.1, 0.3, 0.5)}
-    assert all(0.7 * 15 * 14 < len(pixels) <= 15 * 14 for pixels in found.values())
-    corner = {value: np.median(pixels, axis=0) for value, pixels in found.items()}
+    result = {value: places(sheet, value, signed) for value in (0.1, 0.3, 0.5)}
+    assert all(0.7 * 15 * 14 < len(pixels) <= 15 * 14 for pixels in result.values())
+    corner = {value: np.median(pixels, axis=0) for value, pixels in result.items()}
     assert (corner[0.5] - corner[0.1]).tolist() == pytest.approx([0, 15], abs=2)
     assert (corner[0.3] - corner[0.1]).tolist() == pytest.approx([14, 0], abs=2)
 

@@ -85,7 +85,7 @@ def capture(bins: int | None = None, steps: int = 3, heads: int = 2, shift: floa
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What was asked to be drawn."""
+    """Collects the figures to be drawn."""
     seen: list[Any] = []
     monkeypatch.setattr(memory_pictures, "draw", lambda title, bands: seen.append((title, bands)) or b"")
     return seen
@@ -109,8 +109,8 @@ def test_the_first_test_example_is_read_as_it_is_scored(workshop: Workshop) -> N
         state = made.task.net.init_state(1)
         for piece in examples.inputs.split(8, dim=1):
             state = made.task.net(piece, state).state
-    found = [tree for tree in _dicts(state) if "coefficients" in tree]
-    assert [int(one["updates"]) for one in found] == [6, 6]
+    result = [tree for tree in _dicts(state) if "coefficients" in tree]
+    assert [int(one["updates"]) for one in result] == [6, 6]
     assert first.tokens is not None
     assert int(first.tokens.max()) == 23, "the last of six blocks"
     lone = made.task.net.stack.layers[0].mix.body.long
@@ -160,18 +160,18 @@ def test_no_run_is_lost_for_a_profile(
 
 
 def test_profiles_are_of_four_layers_and_finite() -> None:
-    found = profiles({n: capture(bins=3) for n in range(1, 9)})
-    layers = {name.rpartition("/")[2] for name in found}
+    result = profiles({n: capture(bins=3) for n in range(1, 9)})
+    layers = {name.rpartition("/")[2] for name in result}
     assert layers == {"layer 1", "layer 3", "layer 6", "layer 8"}
-    density = found["density of attention/layer 1"]
+    density = result["density of attention/layer 1"]
     assert len(density) == PARTS
     assert density.index(max(density)) in (PARTS // 2 - 1, PARTS // 2)
     assert sum(density) / PARTS == pytest.approx(1.0, abs=0.01)
-    assert found["draws by bin/layer 1"] == [2, 1, 3]
-    share = found["share of attention by bin/layer 1"]
+    assert result["draws by bin/layer 1"] == [2, 1, 3]
+    share = result["share of attention by bin/layer 1"]
     assert sum(share) == pytest.approx(1.0, abs=1e-3)
     assert share[2] > 0.9, "of what was read before the last update, not since"
-    tokens = found["number of the token/layer 1"]
+    tokens = result["number of the token/layer 1"]
     assert (tokens[-1], tokens == sorted(tokens)) == (11, True)
     assert "density of attention/layer 1" not in profiles({1: capture(shift=math.nan)})
 

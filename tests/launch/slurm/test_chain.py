@@ -1,4 +1,4 @@
-"""What waits for what, and that nothing is submitted which need not be."""
+"""Dependencies of runs; nothing is submitted without need."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +32,7 @@ def shape(jobs: tuple[PlannedJob, ...]) -> list[tuple[str, list[tuple[int, str, 
 
 
 def finish(spec: RunSpec) -> None:
-    """What a finished run leaves in its folder."""
+    """Writes the files of a finished run."""
     spec.run_dir.mkdir(parents=True)
     (spec.run_dir / "record.json").write_text("{}")
 
@@ -109,7 +109,7 @@ def test_a_prerequisite_in_the_queue_is_waited_for(staged: World) -> None:
 
 
 def test_a_gap_keeps_tasks_in_step(staged: World) -> None:
-    """Of two seeds' prerequisites both are to run, but one of the runs behind them is recorded."""
+    """Both seeds' prerequisites are to run, but one of the runs behind them is recorded."""
     tuned = resolve_targets(["gamma/tuned"], "paper", named(1, 2, 3))
     staged.record(tuned[1])
     jobs = plan(["alpha/base", "gamma/tuned"], [1, 2, 3])
@@ -131,13 +131,13 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
         plan(["gamma/a"], [1])
     staged.write("configs/gamma/c.yaml", "title: c\nstart_from: alpha/bsae\n")
     staged.write("configs/gamma/d.yaml", "title: d\nstart_from: [alpha/base]\n")
-    for experiment, said in (
+    for experiment, output in (
         ("gamma/c", "nearest: alpha/base"),
         ("gamma/d", "not the name of an experiment"),
     ):
         spec = replace(resolve_targets(["beta"], "paper", named(1))[0], experiment=experiment)
         start: object = {"gamma/c": "alpha/bsae", "gamma/d": ["alpha/base"]}[experiment]
-        with pytest.raises(UserError, match=said):
+        with pytest.raises(UserError, match=output):
             needed([replace(spec, start_from=start)], {})  # type: ignore[arg-type]
 
 

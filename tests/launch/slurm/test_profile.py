@@ -80,7 +80,7 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"gpus_per_node": None}, "gpus_per_node is missing"),
         ({"gpus_per_node": -1}, "at least 0"),
@@ -128,10 +128,10 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"container": {"image": "x", "mounts": ["/a:/b;id"]}}, "container mounts"),
     ],
 )
-def test_a_wrong_value_is_one_clear_line(changes: dict[str, Any], said: str) -> None:
+def test_a_wrong_value_is_one_clear_line(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as caught:
         parse_profile("site", changed(**changes))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""What squeue and sacct answer, and what they do when they fail."""
+"""Output of squeue and sacct, and their failures."""
 
 import time
 
@@ -32,9 +32,9 @@ def test_tasks_of_arrays_and_plain_jobs(slurm: FakeSlurm) -> None:
 )
 def test_text_of_the_user_breaks_nothing(slurm: FakeSlurm, text: str) -> None:
     slurm.queue(queued("1_0", comment=text, Name=text), queued("2", comment=text), queued("3"))
-    found = in_queue()
-    assert list(found) == ["1_0", "2", "3"]
-    assert found["1_0"].comment == found["1_0"].name == found["2"].comment == text.strip()
+    result = in_queue()
+    assert list(result) == ["1_0", "2", "3"]
+    assert result["1_0"].comment == result["1_0"].name == result["2"].comment == text.strip()
 
 
 def test_headings_of_clusters_are_skipped(slurm: FakeSlurm) -> None:

@@ -59,7 +59,7 @@ def test_golden(world: World, places: Places) -> None:
 
 
 def test_what_slurm_is_asked_for(world: World, places: Places) -> None:
-    found = directives(render([spec(seed=s) for s in range(5)], profile(), places, "alpha.paper"))
+    result = directives(render([spec(seed=s) for s in range(5)], profile(), places, "alpha.paper"))
     assert {
         "--array=0-4%3", "--nodes=2", "--gpus-per-node=4", "--ntasks-per-node=4", "--cpus-per-task=6",
         "--open-mode=append", "--requeue", "--signal=USR1@120", "--time=1-00:00:00", "--partition=gpu,long",
@@ -67,7 +67,7 @@ def test_what_slurm_is_asked_for(world: World, places: Places) -> None:
         "--output=/scratch/me/runs/slurm/20260102T030405Z-abcdef/logs/%A_%a.log",
         "--comment=repro:20260102T030405Z-abcdef:alpha.paper",
         "--account=proj", "--qos=normal", "--reservation=course",
-    } == set(found)  # fmt: skip
+    } == set(result)  # fmt: skip
 
 
 def test_a_bare_profile_asks_for_nothing_more(world: World, places: Places) -> None:
@@ -162,16 +162,16 @@ def test_indices_may_have_gaps(world: World, places: Places) -> None:
     "value", ["aftercorr:12", "afterok:12_0:13_4", "afterany:12", "aftercorr:<id of job 1>,afterany:7_1:8"]
 )
 def test_a_job_waits(world: World, places: Places, value: str) -> None:
-    found = directives(render([spec()], profile(), places, dependency=value))
-    assert f"--dependency={value}" in found
-    assert "--kill-on-invalid-dep=yes" in found
+    result = directives(render([spec()], profile(), places, dependency=value))
+    assert f"--dependency={value}" in result
+    assert "--kill-on-invalid-dep=yes" in result
     assert bash_parses(render([spec()], profile(), places, dependency=value))
     assert not [d for d in directives(render([spec()], profile(), places)) if "dep" in d]
 
 
 def test_a_remark_stands_in_the_comment(world: World, places: Places) -> None:
-    found = directives(render([spec()], profile(), places, remark="zweiter Versuch, wärmer!"))
-    assert '--comment="repro:20260102T030405Z-abcdef:x zweiter Versuch, wärmer!"' in found
+    result = directives(render([spec()], profile(), places, remark="zweiter Versuch, wärmer!"))
+    assert '--comment="repro:20260102T030405Z-abcdef:x zweiter Versuch, wärmer!"' in result
 
 
 def test_settings_are_arguments_of_each_run(world: World, places: Places) -> None:
@@ -228,9 +228,11 @@ def test_a_folder_that_cannot_be_mounted_is_refused(world: World, places: Places
 def test_the_tables_are_a_small_job(world: World, places: Places) -> None:
     job = PlannedJob("x.tables", {}, ends=("x",))
     script = render_script(job, profile(), places, "afterany:12")
-    found = directives(script)
-    assert {"--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--dependency=afterany:12"} <= set(found)
-    assert not [d for d in found if d.startswith(("--array", "--gpus", "--signal"))]
-    assert "--output=/scratch/me/runs/slurm/20260102T030405Z-abcdef/logs/%j.log" in found
+    result = directives(script)
+    assert {"--nodes=1", "--ntasks-per-node=1", "--cpus-per-task=1", "--dependency=afterany:12"} <= set(
+        result
+    )
+    assert not [d for d in result if d.startswith(("--array", "--gpus", "--signal"))]
+    assert "--output=/scratch/me/runs/slurm/20260102T030405Z-abcdef/logs/%j.log" in result
     assert script.endswith("\nsrun --ntasks=1 python3 -P -m repro tables\n")
     assert bash_parses(script)

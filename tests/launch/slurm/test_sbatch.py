@@ -1,4 +1,4 @@
-"""What sbatch is given, and what its refusals become."""
+"""Arguments of sbatch, and errors for its refusals."""
 
 import os
 from pathlib import Path
@@ -35,11 +35,11 @@ def test_a_refusal_is_one_line_with_slurms_words(slurm: FakeSlurm, complaint: st
     slurm.answers("sbatch", err=f"sbatch: error: {complaint}\nsbatch: error: {complaint}\n", code=1)
     with pytest.raises(UserError) as caught:
         submit_script(Path("/x/a.sbatch"), PROFILE)
-    said = str(caught.value)
-    assert said.count(complaint) == 1
-    assert said.startswith(f"sbatch refuses: {complaint}; look at account, partition")
-    assert said.endswith("the cluster profile site")
-    assert "\n" not in said
+    output = str(caught.value)
+    assert output.count(complaint) == 1
+    assert output.startswith(f"sbatch refuses: {complaint}; look at account, partition")
+    assert output.endswith("the cluster profile site")
+    assert "\n" not in output
 
 
 def test_control_characters_of_a_refusal_do_not_reach_the_terminal(slurm: FakeSlurm) -> None:
@@ -50,15 +50,15 @@ def test_control_characters_of_a_refusal_do_not_reach_the_terminal(slurm: FakeSl
 
 
 @pytest.mark.parametrize(
-    ("said", "part"),
+    ("message", "part"),
     [
         ({"err": "sbatch: error: Socket timed out on send/recv operation", "code": 1}, "timed"),
         ({"err": "sbatch: error: Unable to contact slurm controller (connect failure)", "code": 1}, "contact"),
         ({"out": "Submitted, somehow\n"}, "no message"),
     ],
 )  # fmt: skip
-def test_no_answer_is_no_refusal(slurm: FakeSlurm, said: dict[str, object], part: str) -> None:
-    slurm.answers("sbatch", **said)
+def test_no_answer_is_no_refusal(slurm: FakeSlurm, message: dict[str, object], part: str) -> None:
+    slurm.answers("sbatch", **message)
     with pytest.raises(Unanswered, match=part) as caught:
         submit_script(Path("/x/a.sbatch"), PROFILE)
     assert isinstance(caught.value, ReproError)

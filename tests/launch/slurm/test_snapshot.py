@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def checkout(folder: Path) -> str:
-    """The same with one commit; returns it."""
+    """Makes a checkout with one commit; returns it."""
     write(".gitignore", "/data/\n*.log\n__pycache__/\n")
     git("init", "-q")
     git("add", "-A")
@@ -80,8 +80,8 @@ def test_what_is_edited_and_what_is_new(checkout: str) -> None:
     write("notes.txt", "elsewhere\n")
     Path("requirements.lock").unlink()
     files, facts = read_sources()
-    wanted = {*CODE, "repro/new.py", "snapshot.json", "changes.diff"} - {"requirements.lock"}
-    assert set(files) == wanted
+    expected = {*CODE, "repro/new.py", "snapshot.json", "changes.diff"} - {"requirements.lock"}
+    assert set(files) == expected
     assert files["repro/nn/mixer.py"] == b"x = 2\n"
     assert facts == {"commit": checkout, "dirty": True}
     changes = files["changes.diff"].decode()

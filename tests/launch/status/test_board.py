@@ -1,4 +1,4 @@
-"""How the table looks, and how it is drawn again."""
+"""The form of the table, and how it is redrawn."""
 
 import io
 import os
@@ -81,11 +81,11 @@ def test_a_table_that_fits_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "message"),
     [(0, "0 s"), (89, "89 s"), (120, "2 min"), (5340, "89 min"), (5400, "1.5 h"), (172800, "2.0 d")],
 )
-def test_durations(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations(seconds: float, message: str) -> None:
+    assert duration(seconds) == message
 
 
 def test_no_runs_and_hidden_runs_are_said() -> None:
@@ -96,9 +96,9 @@ def test_no_runs_and_hidden_runs_are_said() -> None:
 
 def test_what_could_not_be_found_out_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     show(Survey([QUEUED], 0, ["squeue is away"]))
-    said = capsys.readouterr()
-    assert said.err == "repro: squeue is away\n"
-    assert "squeue" not in said.out
+    output = capsys.readouterr()
+    assert output.err == "repro: squeue is away\n"
+    assert "squeue" not in output.out
 
 
 class Script:
@@ -162,17 +162,17 @@ def test_a_terminal_is_redrawn_within_its_size(screen: Terminal) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "shown"),
+    ("runs", "displayed"),
     [
         ([run_id(1), run_id(2)], ["…/base/cpu/s1", "…/base/cpu/s2"]),
         ([run_id(1), run_id(1, "beta/only")], ["alpha/base/cpu/s1", "beta/only/cpu/s1"]),
         (["a/b/cpu/s1-00000000", "a/b/cpu/s1-11111111"], ["…/b/cpu/s1-00000000", "…/b/cpu/s1-11111111"]),
     ],
 )
-def test_a_narrow_terminal_shows_short_names(screen: Terminal, runs: list[str], shown: list[str]) -> None:
+def test_a_narrow_terminal_shows_short_names(screen: Terminal, runs: list[str], displayed: list[str]) -> None:
     rows = [RunState(run, "training", wandb_url=URL) for run in runs]
     text = Script(Survey(rows), interrupt=True).play(screen)
-    assert [line.split()[0] for line in text.splitlines()[6:]] == shown
+    assert [line.split()[0] for line in text.splitlines()[6:]] == displayed
 
 
 def test_a_wide_terminal_shows_whole_names(screen: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What follows from a run's files, the queue and the accounting: one state, and what to do."""
+"""State and remedy of a run, from its files, the queue and the accounting."""
 
 import fcntl
 from collections.abc import Callable
@@ -60,7 +60,7 @@ def test_in_the_queue(
     if own:
         write_status(age=age, state=own)
     row = only()
-    assert (row.shown, row.job, row.ended) == (expected, "12_0", expected in ("failed", "stopped"))
+    assert (row.label, row.job, row.ended) == (expected, "12_0", expected in ("failed", "stopped"))
 
 
 ENDS = [

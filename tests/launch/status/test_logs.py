@@ -110,7 +110,7 @@ def test_no_log_is_said_with_the_remedy(
 
 
 class Screen:
-    """What was written."""
+    """Collects the written text."""
 
     def __init__(self) -> None:
         self.text = ""

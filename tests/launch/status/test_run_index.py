@@ -1,4 +1,4 @@
-"""Which runs there are and which of them a word means."""
+"""The known runs, and the runs that a word names."""
 
 import pytest
 

@@ -28,7 +28,7 @@ def test_what_the_row_holds(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.queue(
         queued("12_0", "RUNNING", MINE, RestartCnt=2, StartTime=local_time(60), TimeLeft="1-02:00:00")
     )
-    told = {
+    messages = {
         "step": 120,
         "max_steps": 1000,
         "tokens": 5000,
@@ -36,8 +36,8 @@ def test_what_the_row_holds(submitted: Submission, slurm: FakeSlurm) -> None:
         "train/lr": 0.001,
         "attempt": 2,
     }
-    told |= {"train/tokens_per_s": 800.5, "seconds_left": 90, "resumed_from": 100}
-    (write_status(**told) / "mirror.json").write_text('{"url": "https://w/x"}')
+    messages |= {"train/tokens_per_s": 800.5, "seconds_left": 90, "resumed_from": 100}
+    (write_status(**messages) / "mirror.json").write_text('{"url": "https://w/x"}')
     row = only()
     assert (row.run, row.submission, row.step, row.max_steps) == (run_id(), NAME, 120, 1000)
     assert (row.loss, row.lr, row.tokens, row.tokens_per_s) == (2.5, 0.001, 5000, 800.5)
@@ -70,7 +70,7 @@ def test_the_newest_submission_wins(submitted: Submission, slurm: FakeSlurm) -> 
     write_status(job="12_0", age=5, state="failed", updated="2026-01-15T00:00:00Z", step=7, message="old")
     slurm.queue(queued("15_0", "PENDING", "20260201T000000Z-bb", Reason="Resources"))
     row = only()
-    assert (row.shown, row.job, row.step, row.message) == ("queued (Resources)", "15_0", 7, "")
+    assert (row.label, row.job, row.step, row.message) == ("queued (Resources)", "15_0", 7, "")
     assert only(("12_0",)).job == "15_0"  # an earlier job names the run
 
 
@@ -104,9 +104,9 @@ def test_without_squeue_the_runs_own_words_are_shown(submitted: Submission, slur
     slurm.submit("20260102T000000Z-bb", 13, run_id(2), run_id(3))
     write_status(state="training", age=5000)
     write_status(run_id(2), "13_0", state="requeue")
-    found = survey()
-    assert [row.state for row in found.rows] == ["training", "requeued", "submitted"]
-    (note,) = found.notes
+    result = survey()
+    assert [row.state for row in result.rows] == ["training", "requeued", "submitted"]
+    (note,) = result.notes
     assert note.startswith("squeue is not on PATH")
     slurm.accounts(j12_0="NODE_FAIL")
     assert [row.state for row in run_states([run_id()])] == ["node failed"]
@@ -144,8 +144,8 @@ def test_what_ended_long_ago_is_hidden_unless_asked_for(world: World, slurm: Fak
     write_status(run_id(2), None, state="done", age=5 * 86400)
     write_status(run_id(3), None, state="failed", age=week)
     slurm.submit(NAME, 12, run_id(4))  # long lost
-    found = survey()
-    assert ([row.run for row in found.rows], found.hidden) == ([run_id(2)], 3)
+    result = survey()
+    assert ([row.run for row in result.rows], result.hidden) == ([run_id(2)], 3)
     assert len(survey(old_too=True).rows) == len(survey(["alpha"]).rows) == len(run_states()) == 4
     slurm.queue(queued("12_0", "PENDING", MINE))
     assert [row.run for row in survey().rows] == [run_id(4), run_id(2)]

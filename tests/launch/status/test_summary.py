@@ -31,9 +31,9 @@ def test_runs_are_counted_in_groups(world: World) -> None:
         "cancelled",
         "stopped",
     ]
-    found = summarise([RunState(run_id(i), state) for i, state in enumerate(states)], NOW)
-    assert (found.done, found.running, found.queued, found.failed, found.stopped) == (1, 2, 2, 3, 2)
-    assert found.lines[0] == "10 runs: 1 done, 2 running, 2 queued, 3 failed, 2 stopped"
+    result = summarise([RunState(run_id(i), state) for i, state in enumerate(states)], NOW)
+    assert (result.done, result.running, result.queued, result.failed, result.stopped) == (1, 2, 2, 3, 2)
+    assert result.lines[0] == "10 runs: 1 done, 2 running, 2 queued, 3 failed, 2 stopped"
     assert summarise([RunState(run_id(), "done")], NOW).lines == ["1 run: 1 done"]
 
 
@@ -47,12 +47,12 @@ def test_hours_and_end_of_what_is_left(world: World) -> None:
         RunState(OTHER.format(4), "requeued", gpus=4, step=2, max_steps=6),  # two thirds of that
         RunState(OTHER.format(5), "failed", gpus=4, gpu_hours=1.5),
     ]
-    found = summarise(rows, NOW)
-    assert (found.gpu_hours_used, found.gpu_hours_left) == (17.5, pytest.approx(4 * (1 + 2 + 3 + 2)))
-    assert found.seconds_left == pytest.approx(4 * HOUR)
-    assert found.expected_end == "2026-01-02T07:04:05Z"
-    assert found.lines[1] == "GPU hours: 17.5 used, 32.0 left; expected end: 2026-01-02 07:04 UTC"
-    json.dumps(asdict(found))
+    result = summarise(rows, NOW)
+    assert (result.gpu_hours_used, result.gpu_hours_left) == (17.5, pytest.approx(4 * (1 + 2 + 3 + 2)))
+    assert result.seconds_left == pytest.approx(4 * HOUR)
+    assert result.expected_end == "2026-01-02T07:04:05Z"
+    assert result.lines[1] == "GPU hours: 17.5 used, 32.0 left; expected end: 2026-01-02 07:04 UTC"
+    json.dumps(asdict(result))
 
 
 def test_what_nothing_tells_is_unknown(world: World) -> None:
@@ -60,9 +60,9 @@ def test_what_nothing_tells_is_unknown(world: World) -> None:
         RunState(OTHER.format(1), "training", gpus=4, seconds_left=60),
         RunState(OTHER.format(2), "queued", gpus=4),
     ]
-    found = summarise(rows, NOW)
-    assert (found.gpu_hours_left, found.seconds_left, found.expected_end) == (None, None, None)
-    assert found.lines[1:] == ["expected end: unknown"]
+    result = summarise(rows, NOW)
+    assert (result.gpu_hours_left, result.seconds_left, result.expected_end) == (None, None, None)
+    assert result.lines[1:] == ["expected end: unknown"]
     recipe = RunState("alpha/base/paper/s1-0123abcd", "queued", gpus=8)
     assert summarise([recipe], NOW).seconds_left == 12 * HOUR, "as the recipe expects"
     assert summarise([recipe], NOW).gpu_hours_left == 96

@@ -72,8 +72,8 @@ def test_numbers_are_flush_right_and_ours_are_marked():
 
 
 def test_a_power_of_ten_is_not_broken_at_its_sign():
-    said = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))], WORDS)
-    assert f"27 updates, 9e{html.HYPHEN}11" in said
+    output = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))], WORDS)
+    assert f"27 updates, 9e{html.HYPHEN}11" in output
     assert "2020-11" in html.render([Grid(("a", "b"), (("x", "2020-11"),))], WORDS)
 
 
@@ -110,8 +110,8 @@ def test_hostile_texts_are_texts():
 
 def variables():
     """Colours in light and in dark."""
-    found = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", STYLE)
-    return {name: (light, dark) for name, light, dark in found}
+    result = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\)", STYLE)
+    return {name: (light, dark) for name, light, dark in result}
 
 
 def luminance(colour):

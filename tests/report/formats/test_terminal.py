@@ -20,9 +20,9 @@ def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     (record,) = house.run(name, [29.5], "cpu")
-    said = terminal_table([record])
-    assert "toy/big cpu 1 test/bleu 29.50 BLEU test reduced scale" in lines(said)
-    assert "30" not in said.replace("29.50", "")
+    output = terminal_table([record])
+    assert "toy/big cpu 1 test/bleu 29.50 BLEU test reduced scale" in lines(output)
+    assert "30" not in output.replace("29.50", "")
 
 
 def test_another_protocol_has_no_published_number_beside_it(house):
@@ -42,15 +42,15 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
     (record,) = house.run(house.recipe("big", goal), [29.5])
     others = [Measurement(f"test/m{i}", float(i), "x", "test") for i in range(12)]
     record = dataclasses.replace(record, metrics=[*others, *record.metrics])
-    said = lines(terminal_table([record], 5))
-    assert [line.split()[3] for line in said[2:7]] == [
+    output = lines(terminal_table([record], 5))
+    assert [line.split()[3] for line in output[2:7]] == [
         "test/bleu",
         "test/m0",
         "test/m1",
         "test/m2",
         "test/m3",
     ]
-    assert said[7:] == ["8 more numbers: --all shows them here, `repro show` any time"]
+    assert output[7:] == ["8 more numbers: --all shows them here, `repro show` any time"]
     record = dataclasses.replace(record, metrics=record.metrics[-1:] * 7 + others)
     assert len(lines(terminal_table([record], 5))) == 2 + 7 + 1, "whatever the recipe names is shown"
     assert len(lines(terminal_table([record]))) == 2 + 19
@@ -59,10 +59,10 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
 def test_a_document_as_text(monkeypatch):
     grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), VerdictWord("open", "word " * 20)),))
     monkeypatch.setenv("COLUMNS", "100")
-    said = render(
+    output = render(
         [Heading(1, "Title"), Paragraph("a\x1b[2J"), Bullets(("one", "two")), Figure("x.svg", "x"), grid]
     )
-    title, paragraph, bullets, table = said.split("\n\n")
+    title, paragraph, bullets, table = output.split("\n\n")
     assert (title, bullets) == ("Title", "- one\n- two")
     assert "\x1b" not in paragraph
     assert "toy:a-b:" + "c" * 50 in table, "a name without spaces is not wrapped"
@@ -83,12 +83,12 @@ def test_sparkline():
 
 def test_show_run_has_everything_and_no_control_characters(house):
     (record,) = house.run(house.recipe("big"), [29.5], deviations=["odd \x1b[31mthing\nhere"])
-    said = show_run(record)
+    output = show_run(record)
     for words in ("toy/big/paper/s1-", "29.50", "train/loss", "█", "model.init_args.width: 8", "1,234"):
-        assert words in said
-    assert "01234567" in said
-    assert "\x1b" not in said
-    assert "thing here" in said
+        assert words in output
+    assert "01234567" in output
+    assert "\x1b" not in output
+    assert "thing here" in output
 
 
 def test_diff_runs_names_keys_and_numbers(house):
@@ -96,13 +96,13 @@ def test_diff_runs_names_keys_and_numbers(house):
     house.recipe("big", width=16)
     (b,) = house.run("toy/big", [30.0], finished="2026-02-02T00:00:00Z", commit="ffffffffff")
     b = dataclasses.replace(b, seed=4, metrics=[*b.metrics, Measurement("test/new", 1.0, "x", "test")])
-    said = diff_runs(a, b)
-    assert "model.init_args.width: 8 → 16" in said
-    assert "seed: 1 → 4" in said
-    assert "commit: 0123456789abcdef → ffffffffff" in said
-    assert "trainer.max_steps" not in said
-    assert any(line.startswith("test/bleu BLEU test 29.50 30.00 +0.5000") for line in lines(said))
-    assert any(line.startswith("test/new") for line in lines(said))
+    output = diff_runs(a, b)
+    assert "model.init_args.width: 8 → 16" in output
+    assert "seed: 1 → 4" in output
+    assert "commit: 0123456789abcdef → ffffffffff" in output
+    assert "trainer.max_steps" not in output
+    assert any(line.startswith("test/bleu BLEU test 29.50 30.00 +0.5000") for line in lines(output))
+    assert any(line.startswith("test/new") for line in lines(output))
 
 
 def test_two_equal_runs_say_so(house):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Figure, Heading, VerdictWord
 from repro.report.plots.chart import Chart
@@ -17,7 +17,7 @@ from tests.report.views.fair import TWO, fair, recipes, run
 
 
 def found(name="bigger-is-better/1"):
-    evident = evidence()
+    evident = read_evidence()
     one = evident.test("toy", name)
     assert one is not None
     return evident, one
@@ -133,7 +133,7 @@ def test_the_figures_are_those_of_the_test_and_of_its_paper(house):
 
 
 def test_the_document_has_every_test_and_every_claim_without_one(house):
-    document = document_of_tests(evidence())
+    document = document_of_tests(read_evidence())
     assert [block.text for block in document if isinstance(block, Heading)] == [
         "Tests of claims", "A Toy Paper", "bigger-is-better, attempt 1",
     ]  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from repro.evidence.official import PARITY as FILE
 from repro.evidence.official import SIZES
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.report.formats import markdown
 from repro.report.views.first_screen import overview, rungs_grid, shown, summary
 from repro.report.views.words import WORDS
@@ -15,7 +15,7 @@ from tests.report.views.fair import ROWS, TWO, fair, run
 
 
 def line():
-    found = evidence()
+    found = read_evidence()
     (row,) = rungs_grid(found, found.papers).rows
     return row[1:]
 
@@ -23,11 +23,11 @@ def line():
 def test_nothing_is_shown_by_nothing(house):
     dash = "\N{EN DASH}"
     assert line() == (dash, dash, dash, "none of 1 yet", "none of 5 tested", dash)
-    said = shown(evidence())
+    said = shown(read_evidence())
     assert "The training of 0 of 1 paper agrees" in said
     assert "none yet; 0 declared and not yet complete, 1 planned." in said
     assert "0 attempts that the gate refuses count for nothing, and 2 claims have no test." in said
-    assert "parity.svg" not in str(summary(evidence()))
+    assert "parity.svg" not in str(summary(read_evidence()))
 
 
 def test_each_rung_has_its_count_and_its_largest_difference(house):
@@ -49,18 +49,18 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
         "1 same order",
         "1 of 2 tested, of 5",
     )
-    said = shown(evidence())
+    said = shown(read_evidence())
     assert "code, and of 1 with that of a published reimplementation." in said
     assert "Fair tests of claims, mostly at reduced scales: 1 same order; 0 declared" in said
     assert "Of 5 counted numbers 2 were run at the paper's scale and 1 are reproduced" in said
-    assert "parity.svg" in str(summary(evidence()))
+    assert "parity.svg" in str(summary(read_evidence()))
 
 
 def test_the_code_of_the_authors_is_told_from_a_reimplementation(house):
     write(house.results, [FOUND[0], replace(FOUND[2], source="toy/toy@0123456 train.py; torch 2.13.0+cpu")])
     assert line()[1] == "8 updates, 7e-13"
     assert "The training of 1 of 1 paper agrees, update by update, with that of the authors' code." in shown(
-        evidence()
+        read_evidence()
     )
 
 
@@ -68,13 +68,13 @@ def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
     house.recipe("big")
     house.write("big", "{hours: 2, devices: 4, hardware: GPU}", "paper")
     assert line()[5] == "24"
-    assert "about 24 GPU hours" in shown(evidence())
+    assert "about 24 GPU hours" in shown(read_evidence())
 
 
 def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
     changed = TWO.replace("    rows:", "    changed: more updates\n    rows:")
     house.test(f"schema_version: 1\npaper: toy\ntests:{ROWS}{changed}{UNTESTED}")
-    said = markdown.render(overview(evidence()))
+    said = markdown.render(overview(read_evidence()))
     assert "| 2 of 2 | reduced scale: small | planned |" in said
     assert "| 1 of 2 |" not in said
     assert all(f"- {word}: {sentence}" in said for word, sentence in WORDS.items())
@@ -83,4 +83,4 @@ def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
 def test_a_test_that_is_not_fair_is_counted_apart(house):
     run(house)
     assert line()[3] == "none of 1 yet"
-    assert "1 attempt that the gate refuses" in shown(evidence())
+    assert "1 attempt that the gate refuses" in shown(read_evidence())

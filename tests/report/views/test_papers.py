@@ -1,6 +1,6 @@
 """A paper's document: its tables with ours below each row, tests, reduced numbers, figures."""
 
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Figure, Heading
 from repro.report.plots.chart import Chart
@@ -13,8 +13,8 @@ DASH = "\N{EN DASH}"
 
 
 def document(*plots):
-    found = evidence()
-    return paper_document(found, found.papers[0], plots)
+    result = read_evidence()
+    return paper_document(result, result.papers[0], plots)
 
 
 def said():
@@ -22,8 +22,8 @@ def said():
 
 
 def line(start):
-    (found,) = [one for one in said().split("\n") if one.startswith(start)]
-    return found.strip("| ").split(" | ")
+    (result,) = [one for one in said().split("\n") if one.startswith(start)]
+    return result.strip("| ").split(" | ")
 
 
 def test_ours_stands_below_the_papers_row(house):
@@ -99,8 +99,8 @@ def test_figures_by_kind_and_those_of_the_paper_first(house):
     names = {"toy--big.svg": CURVES, "toy--sweep.svg": SWEEPS, "toy--effects.svg": CURVES, "toy--picture.svg": CURVES,
              "toy--test--bigger-is-better-1.svg": CURVES}  # fmt: skip
     blocks = document(*(Plot(name, kind, "a caption", Chart("", [], [])) for name, kind in names.items()))
-    shown = [block.name for block in blocks if isinstance(block, Figure)]
-    assert shown == ["toy--picture.svg", "toy--effects.svg", "toy--sweep.svg", "toy--big.svg"]
+    displayed = [block.name for block in blocks if isinstance(block, Figure)]
+    assert displayed == ["toy--picture.svg", "toy--effects.svg", "toy--sweep.svg", "toy--big.svg"]
     assert [b.text for b in blocks if isinstance(b, Heading)][-3:] == [
         SWEEPS,
         CURVES,

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from repro.evidence.table import evidence, table
+from repro.evidence.table import read_evidence, table
 from repro.report.formats.terminal import render
 from repro.report.views.rows import as_csv, list_grid, list_rows
 from tests.report.fakes import PUBLISHED
@@ -14,12 +14,12 @@ KEYS = {"paper", "table", "row", "experiment", "scales", "metric", "published", 
 
 
 def listed(row="big", metric="bleu"):
-    (found,) = [one for one in list_rows(evidence()) if (one["row"], one["metric"]) == (row, metric)]
-    return found
+    (result,) = [one for one in list_rows(read_evidence()) if (one["row"], one["metric"]) == (row, metric)]
+    return result
 
 
 def test_every_row_of_a_published_file_has_an_object(house):
-    rows = list_rows(evidence())
+    rows = list_rows(read_evidence())
     assert {row["row"] for row in rows} == {"big", "base", "small", "drawn", "rival", "rerun"}
     assert len(rows) == 9
     assert all(row.keys() >= KEYS for row in rows)
@@ -30,34 +30,34 @@ def test_the_mean_at_the_papers_scale_is_measured(house):
     house.recipe("big", scale="cpu", width=2)
     house.run(house.recipe("big"), [30.0, 30.2, 30.4])
     house.run("toy/big", [12.5], "cpu")
-    found = listed()
-    assert (found["measured"], found["n"], found["verdict"]) == (30.2, 3, "open")
-    assert (found["experiment"], found["scales"]) == ("toy/big", ["paper", "cpu"])
-    assert found["reduced"] == [{"scale": "cpu", "mean": 12.5, "n": 1, "experiment": "toy/big"}]
-    assert "mean" not in found
+    result = listed()
+    assert (result["measured"], result["n"], result["verdict"]) == (30.2, 3, "open")
+    assert (result["experiment"], result["scales"]) == ("toy/big", ["paper", "cpu"])
+    assert result["reduced"] == [{"scale": "cpu", "mean": 12.5, "n": 1, "experiment": "toy/big"}]
+    assert "mean" not in result
 
 
 def test_a_reduced_scale_is_not_measured(house):
     house.recipe("big", scale="cpu", width=2)
     house.recipe("big")
     house.run("toy/big", [12.5], "cpu")
-    found = listed()
-    assert (found["measured"], found["n"], found["verdict"]) == (None, 0, "reduced scale")
-    assert found["reduced"][0]["mean"] == 12.5
+    result = listed()
+    assert (result["measured"], result["n"], result["verdict"]) == (None, 0, "reduced scale")
+    assert result["reduced"][0]["mean"] == 12.5
 
 
 def test_what_weakens_a_number_stands_beside_its_verdict(house):
     house.run(house.recipe("big"), [30.0, 30.1], dirty=True)
-    said = " ".join(render([list_grid(list_rows(evidence()))]).split())
+    said = " ".join(render([list_grid(list_rows(read_evidence()))]).split())
     assert "big bleu (BLEU) 30 30.05 (n = 2) open: not all commits are clean;" in said
     assert "29 (unconfirmed)" in said
     assert "no recipe: third-party reproduction" in said
 
 
 def sheet():
-    said = as_csv(table(evidence())["numbers"])
-    assert "\x1b" not in said
-    return list(csv.DictReader(io.StringIO(said)))
+    output = as_csv(table(read_evidence())["numbers"])
+    assert "\x1b" not in output
+    return list(csv.DictReader(io.StringIO(output)))
 
 
 def test_csv_has_a_line_for_each_number_and_scale(house):

@@ -3,7 +3,7 @@
 import dataclasses
 
 from repro.evidence.ledger import withdraw
-from repro.evidence.table import evidence
+from repro.evidence.table import read_evidence
 from repro.evidence.verified import BIT_EQUAL, DIFFERS, FAILED, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats import markdown
@@ -16,13 +16,13 @@ DASH = "\N{EN DASH}"
 
 
 def said():
-    return markdown.render(runs_document(evidence()))
+    return markdown.render(runs_document(read_evidence()))
 
 
 def lines():
     """Run, state, number and tests of each record."""
-    found = [line.strip("| ").split(" | ") for line in said().split("\n") if line.startswith("| toy/")]
-    return [(line[0].rpartition("-")[0], *line[1:4]) for line in found]
+    result = [line.strip("| ").split(" | ") for line in said().split("\n") if line.startswith("| toy/")]
+    return [(line[0].rpartition("-")[0], *line[1:4]) for line in result]
 
 
 def test_without_a_run(house):
@@ -51,9 +51,9 @@ def test_a_withdrawn_record_says_why(house):
 def test_a_record_of_a_test_names_it(house):
     fair(house)
     house.record("toy/big", 1, 3.0, "paper")
-    found = {line[0]: line[3] for line in lines()}
-    assert found["toy/big/small/s1"] == found["toy/base/small/s3"] == "bigger-is-better/1"
-    assert found["toy/big/paper/s1"] == DASH
+    result = {line[0]: line[3] for line in lines()}
+    assert result["toy/big/small/s1"] == result["toy/base/small/s3"] == "bigger-is-better/1"
+    assert result["toy/big/paper/s1"] == DASH
 
 
 def test_larger_scales_come_first_and_runs_without_recipe_are_shown(house):

@@ -29,11 +29,11 @@ def test_no_generated_file_says_that_a_claim_holds():
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [(0.0, "+0"), (8.5409, "+8.54"), (257.0, "+257"), (-0.0841, "−0.084"), (131.9, "+132")],  # noqa: RUF001
 )
-def test_per_cent_has_three_digits_and_a_sign(value, said):
-    assert percent(value) == said
+def test_per_cent_has_three_digits_and_a_sign(value, message):
+    assert percent(value) == message
 
 
 def test_a_scale_is_the_papers_or_a_reduced_one():

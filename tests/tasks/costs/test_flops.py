@@ -45,7 +45,7 @@ def test_counting_changes_nothing() -> None:
     net = nn.Sequential(
         nn.Linear(6, 6), nn.Dropout(0.5), nn.TransformerEncoderLayer(6, 2, 12, batch_first=True)
     )
-    found = []
+    result = []
     for counted in (False, True):
         torch.manual_seed(1)
         net.zero_grad()
@@ -58,9 +58,9 @@ def test_counting_changes_nothing() -> None:
             y = net(x)
         y.square().sum().backward()
         grads = [p.grad.clone() for p in net.parameters() if p.grad is not None]
-        found.append((y, torch.get_rng_state(), *grads))
-    assert len(found[0]) > 10
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+        result.append((y, torch.get_rng_state(), *grads))
+    assert len(result[0]) > 10
+    assert all(torch.equal(a, b) for a, b in zip(*result, strict=True))
 
 
 @pytest.mark.parametrize(

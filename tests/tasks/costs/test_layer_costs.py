@@ -34,21 +34,21 @@ def costs(layer: Any, **settings: Any) -> dict[str, Any]:
 def test_counted_exponents_are_exact(kind: type[Connection]) -> None:
     count, exponents = TABLE[kind]
     assert operations(kind(D), torch.randn(1, N, D)) == count
-    found = costs(kind, rows=2)
+    result = costs(kind, rows=2)
     names = [
         "operations_exponent_n",
         "operations_exponent_d",
         "sequential_steps_exponent_n",
         "path_length_exponent_n",
     ]
-    for name, wanted in zip(names, exponents, strict=False):
-        assert found[f"cost/{name}"].value == pytest.approx(wanted, abs=1e-9)
-    assert found[f"cost/operations_n{N}"].value == count, "of one sequence, however many are timed together"
-    assert found[f"cost/milliseconds_d{D}"].value > 0
-    assert found["cost/time_exponent_n"].protocol == {
+    for name, expected in zip(names, exponents, strict=False):
+        assert result[f"cost/{name}"].value == pytest.approx(expected, abs=1e-9)
+    assert result[f"cost/operations_n{N}"].value == count, "of one sequence, however many are timed together"
+    assert result[f"cost/milliseconds_d{D}"].value > 0
+    assert result["cost/time_exponent_n"].protocol == {
         "exponent_of": "cost/milliseconds", "by": "length", "lengths": [4, 8, 16, 32],
     }  # fmt: skip
-    assert found[f"cost/operations_n{N}"].protocol == {
+    assert result[f"cost/operations_n{N}"].protocol == {
         "sweep": "length", "of": "cost/operations", "length": N, "at": f"width {D}",
     }  # fmt: skip
 
@@ -80,9 +80,9 @@ def test_only_products_that_wait_for_each_other_count() -> None:
 
 
 def test_where_two_layers_cost_the_same() -> None:
-    found = costs(AllPairs, against=Recurrence)
-    assert found["cost/crossover_operations"].value == pytest.approx(D, rel=1e-9)
-    assert found["cost/crossover_operations"].protocol == {
+    result = costs(AllPairs, against=Recurrence)
+    assert result["cost/crossover_operations"].value == pytest.approx(D, rel=1e-9)
+    assert result["cost/crossover_operations"].protocol == {
         "crossing_of": "cost/operations", "by": "length", "against": "Recurrence", "width": D,
     }  # fmt: skip
     assert "cost/crossover_operations" not in costs(AllPairs)

@@ -18,9 +18,9 @@ def test_a_storage_counts_once_and_until_nobody_holds_it() -> None:
         made = before + 1
         view = made.view(10, 100)
         del made
-        assert live.held == 8000
+        assert live.current == 8000
         del view
-        assert live.held == 4000
+        assert live.current == 4000
         assert live.peak == 8000
         live.restart()
         assert live.peak == 4000

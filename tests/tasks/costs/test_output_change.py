@@ -52,10 +52,10 @@ def changed(net: nn.Module, depths: list[int], **more: Any) -> tuple[OutputChang
     pl.seed_everything(3, verbose=False)
     task = made(net, depths, **more)
     before = {name: value.clone() for name, value in net.state_dict().items() if "shortcut" not in name}
-    found = measured(task, WIDTH)
+    result = measured(task, WIDTH)
     for name, value in before.items():
         assert torch.equal(net.state_dict()[name], value), f"{name} was trained or moved"
-    return task, found
+    return task, result
 
 
 class Spy:
@@ -73,7 +73,7 @@ def test_a_change_is_that_of_the_normed_output_when_matrices_move() -> None:
     spy = Spy()
     task = made(body("pre"), init=spy, size=1e-2)
     torch.manual_seed(7)
-    (found,) = [task._draw(task.net)]
+    (result,) = [task._draw(task.net)]
     # the same by hand: the same random numbers in the same order
     torch.manual_seed(7)
     net = body("pre")
@@ -93,8 +93,8 @@ def test_a_change_is_that_of_the_normed_output_when_matrices_move() -> None:
                 y = y + sublayer.body(sublayer.norm_in(y), None, LAYOUT).y
             seen.append(layer_norm(y.detach().double(), (WIDTH,)))
         outputs.append(seen)
-    wanted = [float((outputs[1][d - 1] - outputs[0][d - 1]).square().mean()) for d in (1, 3, 6)]
-    assert found == pytest.approx(wanted, rel=1e-5)
+    target = [float((outputs[1][d - 1] - outputs[0][d - 1]).square().mean()) for d in (1, 3, 6)]
+    assert result == pytest.approx(target, rel=1e-5)
     for name, value in task.net.state_dict().items():
         step = (value - plain[name]).abs()
         expected = 1e-2 if value.dim() > 1 else 0.0
@@ -118,8 +118,8 @@ def test_omegas_begin_anew_for_every_draw_and_do_not_move() -> None:
 
 
 def test_a_deep_body_begins_as_a_shallow_one() -> None:
-    """So that one pass serves all depths."""
-    found = []
+    """One pass therefore serves all depths."""
+    result = []
     for layers in (2, 5):
         torch.manual_seed(1)
         net = body("weighted", layers)
@@ -129,33 +129,33 @@ def test_a_deep_body_begins_as_a_shallow_one() -> None:
             for parameter in layer.parameters():
                 if parameter.dim() > 1:
                     parameter.data.normal_(generator=generator)
-        found.append(begin_by_variance(net, lambda net=net, x=x: net(x))["stack"])  # type: ignore[misc]
-    assert found[0] == found[1][:4]
+        result.append(begin_by_variance(net, lambda net=net, x=x: net(x))["stack"])  # type: ignore[misc]
+    assert result[0] == result[1][:4]
 
 
 def test_depths_are_a_sweep_and_growth_is_their_slope() -> None:
-    task, found = changed(body("weighted"), [1, 2, 3, 6], fitted_from=2)
+    task, result = changed(body("weighted"), [1, 2, 3, 6], fitted_from=2)
     assert len(task.changes) == 2
     assert all(len(draw) == 4 for draw in task.changes)
     for i, n in enumerate((2, 4, 6, 12)):
-        point = found[f"test/output_change_{n}"]
+        point = result[f"test/output_change_{n}"]
         assert point.protocol["branches"] == n
         assert (point.protocol["sweep"], point.protocol["of"]) == ("branches", "test/output_change")
         first, second = (draw[i] for draw in task.changes)
         assert point.value == pytest.approx((first * second) ** 0.5)
-    assert found["test/output_change_exponent"].protocol["branches"] == [4, 6, 12]
-    drawn = [name for name, m in found.items() if m.protocol.get("exponent_of") == "test/output_change"]
+    assert result["test/output_change_exponent"].protocol["branches"] == [4, 6, 12]
+    drawn = [name for name, m in result.items() if m.protocol.get("exponent_of") == "test/output_change"]
     assert drawn == ["test/output_change_exponent"]
-    assert found["profile/omega_stack"].count == 12
+    assert result["profile/omega_stack"].count == 12
 
 
 def test_post_norm_grows_faster_than_the_others() -> None:
     depths = [4, 8, 16, 24]
-    found = {kind: changed(body(kind, 24), depths, fitted_from=4, draws=4, length=8)[1] for kind in KINDS}
-    grown = {kind: each["test/output_change_exponent"].value for kind, each in found.items()}
+    result = {kind: changed(body(kind, 24), depths, fitted_from=4, draws=4, length=8)[1] for kind in KINDS}
+    grown = {kind: each["test/output_change_exponent"].value for kind, each in result.items()}
     for kind in ("pre", "weighted"):
         assert grown[kind] < grown["post"] - 0.25
-        fits = [found[kind][f"test/output_change_r2_{name}"].value for name in ("linear", "logarithm")]
+        fits = [result[kind][f"test/output_change_r2_{name}"].value for name in ("linear", "logarithm")]
         assert fits[0] < fits[1] <= 1.0
 
 

@@ -46,33 +46,35 @@ def test_tables_of_pairs_grow_with_the_square_and_numbers_of_tokens_do_not() -> 
 
 
 def test_every_length_has_as_many_tokens_and_is_a_point_of_a_sweep() -> None:
-    task, found = scaling(net := Held(False), shortest=16, longest=128, tokens=256, repeats=2)
+    task, result = scaling(net := Held(False), shortest=16, longest=128, tokens=256, repeats=2)
     assert [(p.length, p.batch) for p in task.points] == [(16, 16), (32, 8), (64, 4), (128, 2)]
     passes = [shape for shape in net.seen if shape[0] * shape[1] == 256]
     assert passes == [(256 // n, n, WIDTH) for n in (16, 32, 64, 128) for _ in range(3)]  # one for the peak
     for length in (16, 32, 64, 128):
-        point = found[f"cost/microseconds_per_token_{length}"]
+        point = result[f"cost/microseconds_per_token_{length}"]
         assert (point.protocol["sweep"], point.protocol["of"]) == ("length", "cost/microseconds_per_token")
         assert point.protocol["length"] == length
         assert point.value > 0
     # x times the weight, its sine, and on the way back the gradients of both and of the weight
-    assert found["cost/bytes_per_token_64"].value == found["cost/bytes_per_token_128"].value > 3 * 4 * WIDTH
+    assert result["cost/bytes_per_token_64"].value == result["cost/bytes_per_token_128"].value > 3 * 4 * WIDTH
 
 
 def test_it_ends_before_memory_does() -> None:
     sizes: dict[str, Any] = {"shortest": 16, "longest": 256, "tokens": 256, "repeats": 1}
     task, _ = scaling(Held(True), **sizes)
     assert [p.length for p in task.points] == [16, 32, 64, 128, 256]
-    task, found = scaling(Held(True), **sizes, memory=2.0 * task.points[1].peak)  # what the third may come to
+    task, result = scaling(
+        Held(True), **sizes, memory=2.0 * task.points[1].peak
+    )  # what the third may come to
     assert [p.length for p in task.points] == [16, 32, 64]
-    assert found["cost/max_length"].value == 64
-    assert found["cost/max_length"].protocol == {"memory": 2.0 * task.points[1].peak}
+    assert result["cost/max_length"].value == 64
+    assert result["cost/max_length"].protocol == {"memory": 2.0 * task.points[1].peak}
 
 
 def test_mixers_are_measured_with_their_gradients() -> None:
     for mixer in (LinearAttention(WIDTH, 2), FullAttention(WIDTH, 2, fused=False)):
-        _, found = scaling(mixer, shortest=16, longest=64, tokens=64, repeats=1)
-        assert {"cost/time_exponent", "cost/memory_exponent", "cost/max_length"} <= found.keys()
+        _, result = scaling(mixer, shortest=16, longest=64, tokens=64, repeats=1)
+        assert {"cost/time_exponent", "cost/memory_exponent", "cost/max_length"} <= result.keys()
 
 
 def test_slopes_are_those_of_powers() -> None:

@@ -67,49 +67,49 @@ def test_sides_take_turns_on_a_clock_that_counts_their_tokens(monkeypatch: pytes
     def tick(side: str, seconds: float) -> Any:
         def step(place: int) -> None:
             nonlocal clock
-            said.append((side, place))
+            output.append((side, place))
             clock += seconds
 
         return step
 
-    said: list[tuple[str, int]] = []
+    output: list[tuple[str, int]] = []
     monkeypatch.setattr(task, "now", lambda: clock)
     monkeypatch.setattr(task, "anew", lambda ids, length: tick("anew", length * length))
     monkeypatch.setattr(task, "recalling", lambda ids, length: tick("memory", 2.0))
     task.measure()
     places = [*[("anew", n) for n in (4, 5, 6)], *[("memory", n) for n in (4, 5, 6, 7)]]
-    assert said[: 4 * len(places)] == places * 4, "three turns of each side and one more"
-    found = {m.name: m for m in task.measurements()}
-    assert {name: found[f"cost/{name}"].value for name in ("slowdown_4", "seconds_anew_4")} == {
+    assert output[: 4 * len(places)] == places * 4, "three turns of each side and one more"
+    result = {m.name: m for m in task.measurements()}
+    assert {name: result[f"cost/{name}"].value for name in ("slowdown_4", "seconds_anew_4")} == {
         "slowdown_4": 8.0,
         "seconds_anew_4": 16.0,
     }
-    assert found["cost/seconds_with_memory_12"].value == 2.0
-    assert found["cost/slowdown_exponent"].value == pytest.approx(2.0)
-    assert found["cost/slowdown_12"].protocol["length"] == 12
+    assert result["cost/seconds_with_memory_12"].value == 2.0
+    assert result["cost/slowdown_exponent"].value == pytest.approx(2.0)
+    assert result["cost/slowdown_12"].protocol["length"] == 12
 
 
 def test_a_slowdown_is_the_median_of_the_quotients_of_turns() -> None:
     task = slowdown()
     task.turns = {4: [(8.0, 2.0), (90.0, 30.0), (10.0, 1.0)], 12: [(1.0, 1.0)] * 3}
-    found = {m.name: m.value for m in task.measurements()}
-    assert (found["cost/slowdown_4"], found["cost/slowdown_12"]) == (4.0, 1.0)
+    result = {m.name: m.value for m in task.measurements()}
+    assert (result["cost/slowdown_4"], result["cost/slowdown_12"]) == (4.0, 1.0)
 
 
 def test_it_measures_and_both_models_get_gradients() -> None:
     task = slowdown()
     before = {name: p.clone() for name, p in task.named_parameters()}
-    found = measured(task, 1)
-    assert {f"cost/slowdown_{n}" for n in (4, 12)} | {"cost/slowdown_exponent"} <= found.keys()
-    assert all(found[f"cost/slowdown_{n}"].value > 0 for n in (4, 12))
+    result = measured(task, 1)
+    assert {f"cost/slowdown_{n}" for n in (4, 12)} | {"cost/slowdown_exponent"} <= result.keys()
+    assert all(result[f"cost/slowdown_{n}"].value > 0 for n in (4, 12))
     moved = {name.split(".")[0] for name, p in task.named_parameters() if not torch.equal(p, before[name])}
     assert moved == {"net", "against"}
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [({"lengths": [4, 4]}, "two different"), ({"tokens": 0}, "tokens 0"), ({"window": 11}, "11 tokens")],
 )
-def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         slowdown(**wrong)

@@ -77,26 +77,26 @@ NETWORKS = {
 
 
 def one_by_one(net: DecoderLM, context: int) -> list[float]:
-    """The same losses, a window at a time, from the whole distribution."""
+    """Computes the losses a window at a time, from the whole distribution."""
     for mixer in net.modules():
         if isinstance(mixer, Remembers):
             mixer.memory = MemorySettings()
     net.eval()
-    found = []
+    result = []
     with torch.no_grad():
         for place in PLACES.tolist():
             ids = torch.tensor([TOKENS[place - context : place].tolist()])
-            found.append(-float(net.vocabulary.log_probs(net(ids).y)[0, -1, int(TOKENS[place])]))
-    return found
+            result.append(-float(net.vocabulary.log_probs(net(ids).y)[0, -1, int(TOKENS[place])]))
+    return result
 
 
 @pytest.mark.parametrize("context", [1, 4, 7])
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_losses_are_those_of_windows_read_one_by_one(kind: str, context: int) -> None:
     net = NETWORKS[kind]()
-    found = losses_with_context(net, TOKENS, PLACES, context)
-    assert found.dtype == torch.float64
-    assert found.tolist() == pytest.approx(one_by_one(net, context), rel=1e-9)
+    result = losses_with_context(net, TOKENS, PLACES, context)
+    assert result.dtype == torch.float64
+    assert result.tolist() == pytest.approx(one_by_one(net, context), rel=1e-9)
 
 
 @pytest.mark.parametrize("bound", ["TOKENS_AT_ONCE", "PAIRS_AT_ONCE"])
@@ -188,8 +188,8 @@ def test_ratios_have_lengths_of_their_own() -> None:
     def losses(context: int) -> Tensor:
         return (hardness - 0.04 / 100 * reach.clamp(max=context))[None]
 
-    found = {r: relative_effective_context_length(losses, r, 100, 100) for r in (0.1, 0.5, 1.0)}
-    assert found == {0.1: [500], 0.5: [400], 1.0: [300]}
+    result = {r: relative_effective_context_length(losses, r, 100, 100) for r in (0.1, 0.5, 1.0)}
+    assert result == {0.1: [500], 0.5: [400], 1.0: [300]}
 
 
 def curve(reach: int, worse: float = 0.0) -> Any:
@@ -207,10 +207,10 @@ def lengths(names: Sequence[str], **settings: Any) -> dict[str, int]:
         asked.append(context)
         return torch.stack([GROUP[name](context) for name in names])
 
-    found = relative_effective_context_length(losses, settings.pop("ratio", 1.0), 100, 100, **settings)
+    result = relative_effective_context_length(losses, settings.pop("ratio", 1.0), 100, 100, **settings)
     assert len(asked) == len(set(asked)), "losses are asked for once for each context"
     assert max(asked) <= settings.get("longest", 1000)
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, result, strict=True))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -233,7 +233,7 @@ def test_threshold_and_end() -> None:
 
 def slowly(tables: dict[int, list[list[float]]], ratio: float, step: int, longest: int) -> list[int]:
     """The definition, word by word."""
-    found = []
+    result = []
     for i in range(len(tables[1])):
         c = 1
         while True:
@@ -246,8 +246,8 @@ def slowly(tables: dict[int, list[list[float]]], ratio: float, step: int, longes
             if (math.exp(f[0]) - math.exp(f[1])) / math.exp(f[0]) < 0.01:
                 break
             c = c + step
-        found.append(c)
-    return found
+        result.append(c)
+    return result
 
 
 @pytest.mark.parametrize("models", [1, 2, 3])
@@ -262,9 +262,9 @@ def test_lengths_equal_a_slow_loop(models: int, ratio: float) -> None:
         apart = 0.02 * torch.rand(models, 1, generator=draw, dtype=torch.float64)
         tables = hard + apart - falls.cumsum(0) + noise
         by_context = {1 + 2 * k: tables[k].tolist() for k in range(8)}
-        found = relative_effective_context_length(lambda c, t=tables: t[c // 2], ratio, 1, 2, longest=15)  # type: ignore[misc]
-        assert found == slowly(by_context, ratio, 2, 15)
-        seen |= set(found)
+        result = relative_effective_context_length(lambda c, t=tables: t[c // 2], ratio, 1, 2, longest=15)  # type: ignore[misc]
+        assert result == slowly(by_context, ratio, 2, 15)
+        seen |= set(result)
     assert len(seen) > 2, "cases all alike show nothing"
 
 

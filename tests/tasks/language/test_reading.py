@@ -24,12 +24,12 @@ from tests.tasks.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, ne
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_rows_of_any_lengths_are_read_as_if_alone(memory: bool) -> None:
     net, (ids, lengths) = network(memory), ragged()
-    cut = BlockPositions.of(lengths, 28, WINDOW)
+    cut = BlockPositions.from_lengths(lengths, 28, WINDOW)
     read = read_blocks(net, torch.stack([ids, token_types(ids, DOC)], -1), cut, memory, 0)
     for row, length in enumerate(lengths.tolist()):
-        wanted, aux = by_hand(net, ids[row, :length], memory)
+        expected, aux = by_hand(net, ids[row, :length], memory)
         places = cut.places(torch.full((length,), row), torch.arange(length))
-        torch.testing.assert_close(read.y.flatten(0, 2)[places], wanted, rtol=0, atol=1e-9)
+        torch.testing.assert_close(read.y.flatten(0, 2)[places], expected, rtol=0, atol=1e-9)
         assert (read.aux is not None) == memory
         if read.aux is not None:
             torch.testing.assert_close(read.aux[row], aux, rtol=1e-9, atol=0)
@@ -39,7 +39,7 @@ def test_rows_of_any_lengths_are_read_as_if_alone(memory: bool) -> None:
 def test_blocks_see_all_before_them_through_a_memory_only(memory: bool) -> None:
     """Every token of an earlier block shows in each later one, the one right before it included."""
     net, ids = network(memory).eval(), data().reader("test")(torch.arange(1).numpy(), None).inputs[:, :21]
-    cut = BlockPositions.of(torch.tensor([21]), 21, WINDOW)
+    cut = BlockPositions.from_lengths(torch.tensor([21]), 21, WINDOW)
 
     def last(ids: Tensor) -> Tensor:
         typed = torch.stack([ids, torch.full_like(ids, DOC)], -1)
@@ -53,7 +53,7 @@ def test_blocks_see_all_before_them_through_a_memory_only(memory: bool) -> None:
 
 def test_a_cut_is_that_of_the_plain_loop() -> None:
     lengths = torch.tensor([1, 8, 9, 16, 23])
-    cut = BlockPositions.of(lengths, 23, WINDOW)
+    cut = BlockPositions.from_lengths(lengths, 23, WINDOW)
     assert cut.sizes.shape == (5, 3)
     for row, length in enumerate(lengths.tolist()):
         there = cut.sizes[row] > 0
@@ -73,8 +73,8 @@ def test_a_token_has_the_type_of_the_mark_before_it() -> None:
 def test_a_typed_vocabulary_adds_the_vector_of_the_type() -> None:
     vocabulary = TypedVocabulary(4, 4, 9)
     pairs = torch.tensor([[[3, 8], [5, 5]]])
-    wanted = vocabulary.embedding(pairs[..., 0]) + vocabulary.embedding(pairs[..., 1])
-    torch.testing.assert_close(vocabulary.embed(pairs), wanted)
+    expected = vocabulary.embedding(pairs[..., 0]) + vocabulary.embedding(pairs[..., 1])
+    torch.testing.assert_close(vocabulary.embed(pairs), expected)
     with pytest.raises(ValueError, match="type"):
         vocabulary.embed(torch.tensor([[3, 8, 1]]))
 
@@ -92,7 +92,7 @@ def test_types_and_weights_are_those_of_the_library() -> None:
         "eos_token_id": 2,
     }
     torch.manual_seed(0)
-    theirs = transformers.GPT2Model(transformers.GPT2Config(**sizes)).eval()
+    official = transformers.GPT2Model(transformers.GPT2Config(**sizes)).eval()
     gelu = partial(nn.GELU, approximate="tanh")
     blocks = Blocks(
         [partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=32, activation=gelu),
@@ -102,8 +102,8 @@ def test_types_and_weights_are_those_of_the_library() -> None:
     net = DecoderLM(
         8, 2, partial(TypedVocabulary, size=DOC + 3, scaled=False), blocks, positions, dropout=0.0
     )
-    begin_with(net, "gpt2", theirs.state_dict(), 2)
+    begin_with(net, "gpt2", official.state_dict(), 2)
     ids = torch.randint(DOC, (2, 9, 2))
     with torch.no_grad():
-        wanted = theirs(input_ids=ids[..., 0], token_type_ids=ids[..., 1]).last_hidden_state
-        torch.testing.assert_close(net.eval()(ids).y, wanted, rtol=0, atol=1e-5)
+        expected = official(input_ids=ids[..., 0], token_type_ids=ids[..., 1]).last_hidden_state
+        torch.testing.assert_close(net.eval()(ids).y, expected, rtol=0, atol=1e-5)

@@ -18,21 +18,21 @@ def test_utterances_of_a_row() -> None:
 
 def likeliest(net: DecoderLM, row: list[int], memory: bool) -> list[int]:
     """A reply of the likeliest tokens, each read anew with all that was said; the last block leaves room."""
-    found: list[int] = []
+    result: list[int] = []
     speaker = row[-1]
-    while len(found) < HOW.max_new:
-        room = HOW.max_new - 1 - len(found)
-        filled = torch.tensor([*row, *found, *[0] * room])  # what follows is seen by nothing before it
+    while len(result) < HOW.max_new:
+        room = HOW.max_new - 1 - len(result)
+        filled = torch.tensor([*row, *result, *[0] * room])  # what follows is seen by nothing before it
         with torch.no_grad():
-            hidden = by_hand(net, filled, memory)[0][len(row) + len(found) - 1]
+            hidden = by_hand(net, filled, memory)[0][len(row) + len(result) - 1]
         probs = net.vocabulary.log_probs(hidden).exp()
         end = probs[2] + probs[DOC:].sum()
         probs[[0, 1, 2]], probs[DOC:] = 0.0, 0.0
-        if found and end > probs.max():
+        if result and end > probs.max():
             break
-        found.append(int(probs.argmax()))
+        result.append(int(probs.argmax()))
     assert speaker > DOC
-    return found
+    return result
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
@@ -40,12 +40,12 @@ def test_a_small_nucleus_is_the_likeliest_reply(memory: bool) -> None:
     net, rows, ended = network(memory), [], 0
     for row in data().reader("test")(torch.arange(4).numpy(), None).inputs.tolist()[:2]:
         rows += [turn.before for turn in turns(row, DOC, 0)]
-    found = replies(net, rows, IDS, WINDOW, memory, Generation(top_p=1e-9, max_new=4), (1, 2))
-    for row, reply in zip(rows, found, strict=True):
+    result = replies(net, rows, IDS, WINDOW, memory, Generation(top_p=1e-9, max_new=4), (1, 2))
+    for row, reply in zip(rows, result, strict=True):
         assert reply == likeliest(net, row, memory)
         ended += len(reply) < 4
-    assert len({tuple(reply) for reply in found}) > 2
-    assert ended < len(found)
+    assert len({tuple(reply) for reply in result}) > 2
+    assert ended < len(result)
     assert ended or not memory, "some end early"
 
 

@@ -28,9 +28,9 @@ def test_case_and_order_count() -> None:
 
 
 def test_the_ways_differ_in_case_and_in_what_a_token_is() -> None:
-    said = [line.lower() for line in REFERENCES]
-    cased, signature = bleu(said, REFERENCES, "bleu_intl")
-    uncased, uncased_signature = bleu(said, REFERENCES, "bleu_intl_uncased")
+    output = [line.lower() for line in REFERENCES]
+    cased, signature = bleu(output, REFERENCES, "bleu_intl")
+    uncased, uncased_signature = bleu(output, REFERENCES, "bleu_intl_uncased")
     assert cased < uncased == pytest.approx(100.0)
     assert "case:mixed" in signature
     assert "tok:intl" in signature
@@ -54,7 +54,7 @@ def test_given_tokens_are_split_at_blanks_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("line", "expected"),
     [
         ("der E-Mail-Verkehr", "der E ##AT##-##AT## Mail ##AT##-##AT## Verkehr"),
         ("a-b-c", "a ##AT##-##AT## b-c"),  # b cannot stand on both sides of one pass
@@ -64,8 +64,8 @@ def test_given_tokens_are_split_at_blanks_only() -> None:
         ("", ""),
     ],
 )
-def test_compounds_are_split_at_hyphens_within_words(line: str, wanted: str) -> None:
-    assert split_compounds(line) == wanted
+def test_compounds_are_split_at_hyphens_within_words(line: str, expected: str) -> None:
+    assert split_compounds(line) == expected
 
 
 def test_moses_tokens() -> None:
@@ -81,13 +81,13 @@ def test_moses_tokens() -> None:
 def counted(hypotheses: list[str], references: list[str]) -> float:
     """BLEU-4 of tokens between spaces, cased, one reference, without smoothing, as its definition says."""
     right, all_of = [0] * 4, [0] * 4
-    for said, wanted in zip(hypotheses, references, strict=True):
+    for output, expected in zip(hypotheses, references, strict=True):
         for n in range(1, 5):
-            mine, theirs = (
+            mine, official = (
                 Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
-                for words in (said.split(), wanted.split())
+                for words in (output.split(), expected.split())
             )
-            right[n - 1] += sum((mine & theirs).values())
+            right[n - 1] += sum((mine & official).values())
             all_of[n - 1] += sum(mine.values())
     lengths = [sum(len(line.split()) for line in lines) for lines in (hypotheses, references)]
     short = min(0.0, 1 - lengths[1] / lengths[0])

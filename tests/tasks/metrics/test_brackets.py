@@ -19,7 +19,7 @@ def agreement(test: str, gold: str = RIGHT) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize(
-    ("test", "matched", "found"),
+    ("test", "matched", "result"),
     [
         (RIGHT, 4, 4),
         # one label is wrong
@@ -39,8 +39,8 @@ def agreement(test: str, gold: str = RIGHT) -> tuple[object, ...]:
         ("(TOP (DT the) (NN dog) (VBD ran) (RB home) (. .))", 0, 0),
     ],
 )
-def test_brackets_by_hand(test: str, matched: int, found: int) -> None:
-    assert agreement(test) == ("valid", matched, 4, found)
+def test_brackets_by_hand(test: str, matched: int, result: int) -> None:
+    assert agreement(test) == ("valid", matched, 4, result)
 
 
 def test_a_bracket_that_is_there_twice_must_be_found_twice() -> None:
@@ -77,8 +77,8 @@ def test_these_are_words(tag: str) -> None:
 def test_sentences_that_cannot_be_compared_are_left_out_and_counted(test: str, status: str) -> None:
     assert agreement(test) == (status, 0, 0, 0)
     both = [compare(read_parse(RIGHT), read_parse(line)) for line in (RIGHT, test)]
-    found = score(both)
-    assert (found.f1, found.valid, found.errors, found.skipped) == (
+    result = score(both)
+    assert (result.f1, result.valid, result.errors, result.skipped) == (
         100.0,
         1,
         status == "error",
@@ -87,11 +87,11 @@ def test_sentences_that_cannot_be_compared_are_left_out_and_counted(test: str, s
 
 
 def test_scores_are_of_the_corpus_and_not_means_of_sentences() -> None:
-    found = score([Agreement("valid", 1, 1, 1), Agreement("valid", 1, 7, 3), Agreement("error")])
-    assert found.recall == 25.0
-    assert found.precision == 50.0
-    assert found.f1 == pytest.approx(100 / 3)
-    assert found.complete_match == 50.0
+    result = score([Agreement("valid", 1, 1, 1), Agreement("valid", 1, 7, 3), Agreement("error")])
+    assert result.recall == 25.0
+    assert result.precision == 50.0
+    assert result.f1 == pytest.approx(100 / 3)
+    assert result.complete_match == 50.0
 
 
 def test_where_nothing_matches_f1_is_nothing() -> None:
@@ -112,15 +112,15 @@ def test_a_line_is_read_and_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("(TOP (NP (NN dog))", "never closed"),
         ("(TOP (NP (NN dog))))", r"'\)' belongs to no bracket"),
         ("(TOP (NP (NN dog) cat))", "'c' belongs to no bracket"),
     ],
 )
-def test_a_line_that_is_no_tree(line: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_line_that_is_no_tree(line: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_parse(line)
 
 
@@ -128,10 +128,10 @@ def test_a_line_that_is_no_tree(line: str, said: str) -> None:
 
 
 def naive(gold: Parse, test: Parse) -> tuple[object, ...]:
-    """As the definition says it: every bracket of the one is sought among those of the other and crossed out."""
+    """Counts by the definition: every bracket of the one is sought among those of the other and crossed out."""
     sides = []
     for parse in (gold, test):
-        number, kept, found = {}, [], []
+        number, kept, result = {}, [], []
         for place, (word, tag) in enumerate(zip(parse.words, parse.tags, strict=True)):
             if tag not in ("TOP", "-NONE-", ",", ":", "``", "''", "."):
                 number[place] = len(kept)
@@ -140,19 +140,19 @@ def naive(gold: Parse, test: Parse) -> tuple[object, ...]:
             inside = tuple(number[place] for place in range(start, end) if place in number)
             short = label.split("-")[0].split("=")[0]
             if inside and short not in ("TOP", ",", ":", "``", "''", "."):
-                found.append(("ADVP" if short == "PRT" else short, inside))
-        sides.append((kept, found))
-    (words, wanted), (others, found) = sides
+                result.append(("ADVP" if short == "PRT" else short, inside))
+        sides.append((kept, result))
+    (words, expected), (others, result) = sides
     if not others:
         return ("skipped", 0, 0, 0)
     if words != others:
         return ("error", 0, 0, 0)
-    left, matched = list(found), 0
-    for bracket in wanted:
+    left, matched = list(result), 0
+    for bracket in expected:
         if bracket in left:
             left.remove(bracket)
             matched += 1
-    return ("valid", matched, len(wanted), len(found))
+    return ("valid", matched, len(expected), len(result))
 
 
 def random_parse(chance: random.Random, tags: list[str]) -> Parse:
@@ -166,10 +166,10 @@ def random_parse(chance: random.Random, tags: list[str]) -> Parse:
             spans.add((start, end))
     ordered = sorted(spans, key=lambda span: (span[0], -span[1]))
     labels = ["S", "NP", "NP-SBJ", "ADVP", "PRT", "TOP", "."]
-    found = [
+    result = [
         Bracket(chance.choice(labels), *span) for span in ordered for _ in range(chance.choice((1, 1, 2)))
     ]
-    return Parse(words, tuple(tags), tuple(found))
+    return Parse(words, tuple(tags), tuple(result))
 
 
 def test_it_is_what_a_naive_count_gives() -> None:
@@ -177,10 +177,10 @@ def test_it_is_what_a_naive_count_gives() -> None:
     for _ in range(400):
         tags = [chance.choice(["NN", "VB", ".", ",", "RP"]) for _ in range(chance.randint(1, 9))]
         gold, test = random_parse(chance, tags), random_parse(chance, tags)
-        found = tuple(compare(gold, test))
-        assert found == naive(gold, test)
-        assert compare(gold, read_parse(write_parse(test))) == found
-        seen.add(found)
+        result = tuple(compare(gold, test))
+        assert result == naive(gold, test)
+        assert compare(gold, read_parse(write_parse(test))) == result
+        seen.add(result)
     assert len(seen) > 20, "many different outcomes"
 
 
@@ -188,19 +188,19 @@ def test_it_is_what_a_naive_count_gives() -> None:
 
 
 def golden() -> tuple[list[tuple[object, ...]], list[tuple[object, ...]], dict[str, float]]:
-    """What is found and what evalb printed, sentence by sentence, and its totals."""
-    told = json.loads(GOLDEN.read_text())
-    lines = zip(told["gold"], told["test"], strict=True)
-    found = [tuple(compare(read_parse(gold), read_parse(test))) for gold, test in lines]
-    wanted = [(STATUS[status], *((0, 0, 0) if status else rest)) for status, *rest in told["rows"]]
-    return found, wanted, told["totals"]
+    """Returns our counts and those of evalb, sentence by sentence, and its totals."""
+    messages = json.loads(GOLDEN.read_text())
+    lines = zip(messages["gold"], messages["test"], strict=True)
+    result = [tuple(compare(read_parse(gold), read_parse(test))) for gold, test in lines]
+    expected = [(STATUS[status], *((0, 0, 0) if status else rest)) for status, *rest in messages["rows"]]
+    return result, expected, messages["totals"]
 
 
 def test_it_is_what_evalb_prints() -> None:
-    found, wanted, totals = golden()
-    assert found == wanted
-    assert {row[0] for row in wanted} == set(STATUS)
-    total = score(Agreement(*row) for row in found)  # type: ignore[arg-type]
+    result, expected, totals = golden()
+    assert result == expected
+    assert {row[0] for row in expected} == set(STATUS)
+    total = score(Agreement(*row) for row in result)  # type: ignore[arg-type]
     for name in ("recall", "precision", "f1", "complete_match", "valid", "errors", "skipped"):
         assert round(getattr(total, name), 2) == totals[name], name
 
@@ -219,5 +219,5 @@ def test_a_mistake_in_the_parameters_would_show(
     monkeypatch: pytest.MonkeyPatch, name: str, value: object
 ) -> None:
     monkeypatch.setattr(brackets, name, value)
-    found, wanted, _ = golden()
-    assert found != wanted
+    result, expected, _ = golden()
+    assert result != expected

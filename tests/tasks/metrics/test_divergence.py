@@ -10,8 +10,8 @@ SENTENCES = [[4, 5, 5], [4], []]  # with ends: 4 twice, 5 twice, the end three t
 
 
 def test_the_entropy_counts_the_end_of_each_sentence() -> None:
-    wanted = -sum(n / 7 * math.log(n / 7) for n in (2, 2, 3))
-    assert unigram_entropy(SENTENCES) == pytest.approx(wanted)
+    expected = -sum(n / 7 * math.log(n / 7) for n in (2, 2, 3))
+    assert unigram_entropy(SENTENCES) == pytest.approx(expected)
     assert unigram_entropy([[0, 1, 2]]) == pytest.approx(math.log(4))
 
 
@@ -20,17 +20,17 @@ def test_the_entropy_counts_the_end_of_each_sentence() -> None:
 )  # fmt: skip
 def test_three_quarters_of_it_are_too_much(share: float, failed: float) -> None:
     level = unigram_entropy(SENTENCES)
-    found = diverged(share * level, iter(SENTENCES), "val", 7)
-    assert (found.name, found.value, found.unit, found.split, found.count) == (
+    result = diverged(share * level, iter(SENTENCES), "val", 7)
+    assert (result.name, result.value, result.unit, result.split, result.count) == (
         "val/diverged",
         failed,
         "0/1",
         "val",
         7,
     )
-    assert found.protocol["unigram_entropy"] == pytest.approx(level, rel=1e-5)
-    assert "0.75" in found.protocol["rule"]
-    assert found.protocol == diverged(1.0, SENTENCES, "val", 7).protocol, "seeds of one recipe share it"
+    assert result.protocol["unigram_entropy"] == pytest.approx(level, rel=1e-5)
+    assert "0.75" in result.protocol["rule"]
+    assert result.protocol == diverged(1.0, SENTENCES, "val", 7).protocol, "seeds of one recipe share it"
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_three_quarters_of_it_are_too_much(share: float, failed: float) -> None:
 def test_a_model_that_translates_nothing_failed_however_likely_the_references_are(
     bleu: float, share: float, value: float
 ) -> None:
-    found = failed(bleu, diverged(share * unigram_entropy(SENTENCES), SENTENCES, "val", 7))
-    assert (found.name, found.value, found.validation, found.count) == ("val/failed", value, value, 7)
+    result = failed(bleu, diverged(share * unigram_entropy(SENTENCES), SENTENCES, "val", 7))
+    assert (result.name, result.value, result.validation, result.count) == ("val/failed", value, value, 7)

@@ -14,7 +14,7 @@ def spelled(row: str, n_words: int) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("row", "n_words", "wanted"),
+    ("row", "n_words", "expected"),
     [
         ("(S (NP XX XX )NP (VP XX )VP XX )S", 4, "S:0-4 NP:0-2 VP:2-3"),
         ("(S (NP (NP XX )NP )NP )S", 1, "S:0-1 NP:0-1 NP:0-1"),
@@ -23,12 +23,12 @@ def spelled(row: str, n_words: int) -> tuple[str, int]:
         ("XX XX", 2, ""),
     ],
 )
-def test_what_is_well_formed_needs_no_repair(row: str, n_words: int, wanted: str) -> None:
-    assert spelled(row, n_words) == (wanted, 0)
+def test_what_is_well_formed_needs_no_repair(row: str, n_words: int, expected: str) -> None:
+    assert spelled(row, n_words) == (expected, 0)
 
 
 @pytest.mark.parametrize(
-    ("row", "n_words", "wanted", "repairs"),
+    ("row", "n_words", "expected", "repairs"),
     [
         # a closing bracket is missing inside: its phrase ends where the one around it does
         ("(S (NP XX (VP XX )VP )S", 2, "S:0-2 NP:0-2 VP:1-2", 1),
@@ -54,8 +54,8 @@ def test_what_is_well_formed_needs_no_repair(row: str, n_words: int, wanted: str
         ("(S the XX )S ( ) (A(B XX xx", 2, "S:0-1", 5),
     ],
 )
-def test_what_is_not_is_repaired_in_one_way(row: str, n_words: int, wanted: str, repairs: int) -> None:
-    assert spelled(row, n_words) == (wanted, repairs)
+def test_what_is_not_is_repaired_in_one_way(row: str, n_words: int, expected: str, repairs: int) -> None:
+    assert spelled(row, n_words) == (expected, repairs)
 
 
 def test_whatever_comes_in_brackets_nest_and_hold_words() -> None:
@@ -80,13 +80,13 @@ def test_whatever_comes_in_brackets_nest_and_hold_words() -> None:
 
 def row_of(brackets: tuple[Bracket, ...], n: int) -> list[str]:
     """The symbols of nested brackets."""
-    found, waiting, stack = [], list(brackets), []
+    result, waiting, stack = [], list(brackets), []
     for place in range(n + 1):
         while stack and stack[-1].end == place:
-            found.append(f"){stack.pop().label}")
+            result.append(f"){stack.pop().label}")
         while waiting and waiting[0].start == place:
             stack.append(waiting.pop(0))
-            found.append(f"({stack[-1].label}")
+            result.append(f"({stack[-1].label}")
         if place < n:
-            found.append("XX")
-    return found
+            result.append("XX")
+    return result

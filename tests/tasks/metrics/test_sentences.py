@@ -10,7 +10,7 @@ REFERENCES = ["ein Hund läuft im Park .", "nichts", "zwei 🐕 schlafen hier im
 
 
 def scores(*indices: int) -> TranslationScores:
-    """Of some of the sentences: sentence i is worth i nats of i + 1 tokens."""
+    """Scores some of the sentences: sentence i is worth i nats of i + 1 tokens."""
     metric, which = TranslationScores("de"), torch.tensor(indices, dtype=torch.long)
     if indices:
         metric.update(

@@ -32,10 +32,10 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("score", "found", "wanted", "value"), CASES)
-def test_scores_by_hand(score: TextScore, found: str, wanted: str, value: float) -> None:
+@pytest.mark.parametrize(("score", "result", "expected", "value"), CASES)
+def test_scores_by_hand(score: TextScore, result: str, expected: str, value: float) -> None:
     score.reset()
-    score.update(found, wanted)
+    score.update(result, expected)
     assert float(score.compute()) == pytest.approx(value, rel=1e-6)
 
 
@@ -46,9 +46,9 @@ def test_words() -> None:
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_ranks_add_up() -> None:
     whole, *ranks = (UnigramF1() for _ in range(4))
-    for number, (found, wanted, _) in enumerate(F1[:3]):
+    for number, (result, expected, _) in enumerate(F1[:3]):
         for metric in (whole, ranks[number % 2]):
-            metric.update(found, wanted)
+            metric.update(result, expected)
     merged = ranks[0]
     for rank in ranks[1:]:  # the last one has no pair
         merged.merge_state(rank)

@@ -43,7 +43,7 @@ def adam(first: Tensor, second: Tensor, update: int) -> tuple[float, Tensor]:
 
 
 def radam(first: Tensor, second: Tensor, update: int) -> tuple[float, Tensor]:
-    """The same as Admin's radam_fairseq/radam.py has them."""
+    """Computes updates as Admin's radam_fairseq/radam.py does."""
     power = BETAS[1] ** update
     most = 2 / (1 - BETAS[1]) - 1
     length = most - 2 * update * power / (1 - power)
@@ -96,8 +96,8 @@ def test_updates_are_those_of_the_loop(kind: type[Any], rule: Rule, foreach: boo
     for group in optimizer.param_groups:
         group["foreach"] = foreach
     update(optimizer, given, gradients())
-    for ours, wanted in zip(given, naive(rule, (0.01, 0.01, 0.05), gradients()), strict=True):
-        torch.testing.assert_close(ours.detach(), wanted, rtol=0, atol=1e-14)
+    for ours, expected in zip(given, naive(rule, (0.01, 0.01, 0.05), gradients()), strict=True):
+        torch.testing.assert_close(ours.detach(), expected, rtol=0, atol=1e-14)
     assert [len(group["params"]) for group in optimizer.param_groups] == [2, 1]
     assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.05]
     assert {group["eps"] for group in optimizer.param_groups} == {EPSILON}
@@ -108,7 +108,7 @@ def test_torchs_own_goes_another_way(kind: type[Any], rule: Rule) -> None:
     given, other = parameters(), getattr(torch.optim, kind.__bases__[1].__name__)
     update(make(other, given, decoupled_weight_decay=True), given, gradients())
     pairs = zip(given, naive(rule, (0.01,) * 3, gradients()), strict=True)
-    assert all((ours - theirs).abs().max() > 1e-5 for ours, theirs in pairs)
+    assert all((ours - official).abs().max() > 1e-5 for ours, official in pairs)
 
 
 @KINDS

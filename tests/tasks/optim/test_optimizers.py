@@ -36,11 +36,11 @@ def gradients(steps: int = 12) -> list[list[Tensor]]:
 
 
 def test_a_long_gradient_is_shortened_to_one_and_a_short_one_left() -> None:
-    ours, theirs = parameters(), parameters()
+    ours, official = parameters(), parameters()
     stepped(ClippedRAdam(ours, lr=0.1), ours, gradients())
-    plain = torch.optim.RAdam(theirs, lr=0.1, weight_decay=0.01, decoupled_weight_decay=True)
-    stepped(plain, theirs, [[long / long.norm(), short] for long, short in gradients()])
-    for a, b in zip(ours, theirs, strict=True):
+    plain = torch.optim.RAdam(official, lr=0.1, weight_decay=0.01, decoupled_weight_decay=True)
+    stepped(plain, official, [[long / long.norm(), short] for long, short in gradients()])
+    for a, b in zip(ours, official, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=0)  # torch adds 1e-6 to a norm
 
 

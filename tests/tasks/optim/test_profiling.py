@@ -95,14 +95,14 @@ def test_they_begin_on_the_whole_first_batch_and_random_numbers_stay() -> None:
     assert torch.equal(seen.batch.indices, batch.indices)
     assert torch.equal(other.batch.indices, batch.indices)
     pl.seed_everything(5, verbose=False)
-    wanted = begin_by_variance(
+    expected = begin_by_variance(
         net, lambda: net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths)
     )
-    for stack, values in wanted.items():  # kept in float32
+    for stack, values in expected.items():  # kept in float32
         assert seen.omegas[stack] == pytest.approx(values, rel=1e-6)
     assert seen.drawn == other.drawn, "as if nothing had been drawn"
-    assert [len(values) for values in wanted.values()] == [4, 6]
-    assert len({value for values in wanted.values() for value in values}) == 9, "both begin with 1"
+    assert [len(values) for values in expected.values()] == [4, 6]
+    assert len({value for values in expected.values() for value in values}) == 9, "both begin with 1"
 
 
 def test_micro_batches_change_nothing() -> None:
@@ -161,10 +161,10 @@ def test_trouble_is_told_on_every_rank(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_they_began_with_is_recorded() -> None:
     module = task()
     omegas = fit(module).omegas
-    found = {m.name: m for m in profiled(module.net)}
-    assert found.keys() == {f"profile/omega_{stack}{what}" for stack in omegas for what in ("", "_mean")}
+    result = {m.name: m for m in profiled(module.net)}
+    assert result.keys() == {f"profile/omega_{stack}{what}" for stack in omegas for what in ("", "_mean")}
     for stack, values in omegas.items():
-        last, mean = found[f"profile/omega_{stack}"], found[f"profile/omega_{stack}_mean"]
+        last, mean = result[f"profile/omega_{stack}"], result[f"profile/omega_{stack}_mean"]
         assert (last.value, last.count) == (values[-1], len(values))
         assert mean.value == pytest.approx(sum(values) / len(values))
         assert last.protocol["omegas"] == pytest.approx(values, rel=1e-5)

@@ -16,17 +16,17 @@ def optimizer(lr: float = 1.0) -> torch.optim.Optimizer:
 
 def rates(schedule: torch.optim.lr_scheduler.LRScheduler, steps: int) -> list[float]:
     """The rate that each of the first updates uses."""
-    found = []
+    result = []
     for _ in range(steps):
-        found.append(schedule.optimizer.param_groups[0]["lr"])
+        result.append(schedule.optimizer.param_groups[0]["lr"])
         schedule.optimizer.step()
         schedule.step()
-    return found
+    return result
 
 
 def test_the_first_update_is_step_one() -> None:
-    found = rates(Noam(optimizer(), d_model=512, warmup_steps=4000), 3)
-    assert found == pytest.approx([512**-0.5 * step * 4000**-1.5 for step in (1, 2, 3)])
+    result = rates(Noam(optimizer(), d_model=512, warmup_steps=4000), 3)
+    assert result == pytest.approx([512**-0.5 * step * 4000**-1.5 for step in (1, 2, 3)])
 
 
 @pytest.mark.parametrize(("d_model", "peak"), [(512, 6.99e-4), (1024, 4.94e-4), (256, 9.88e-4)])
@@ -36,13 +36,13 @@ def test_peaks_are_the_papers(d_model: int, peak: float) -> None:
 
 
 def test_inverse_square_root_grows_from_its_first_rate_to_the_peak_and_falls() -> None:
-    found = rates(InverseSquareRoot(optimizer(7e-4), warmup_steps=6000, first=1e-7), 24001)
-    assert found[0] == pytest.approx(1e-7)
-    assert found[1] == pytest.approx(1e-7 + (7e-4 - 1e-7) / 6000)
-    assert found[3000] == pytest.approx((7e-4 + 1e-7) / 2)
-    assert found[6000] == pytest.approx(7e-4) == max(found)
-    assert found[6001] == pytest.approx(7e-4 * (6000 / 6001) ** 0.5)
-    assert found[24000] == pytest.approx(3.5e-4)
+    result = rates(InverseSquareRoot(optimizer(7e-4), warmup_steps=6000, first=1e-7), 24001)
+    assert result[0] == pytest.approx(1e-7)
+    assert result[1] == pytest.approx(1e-7 + (7e-4 - 1e-7) / 6000)
+    assert result[3000] == pytest.approx((7e-4 + 1e-7) / 2)
+    assert result[6000] == pytest.approx(7e-4) == max(result)
+    assert result[6001] == pytest.approx(7e-4 * (6000 / 6001) ** 0.5)
+    assert result[24000] == pytest.approx(3.5e-4)
 
 
 @pytest.mark.parametrize("wrong", [{"warmup_steps": 0}, {"warmup_steps": 5, "first": -1e-7}])
@@ -74,11 +74,11 @@ def test_constant() -> None:
 
 
 def test_growth_then_half_a_cosine() -> None:
-    found = rates(WarmupCosine(optimizer(2.0), steps=12, warmup_steps=4, first=0.1, last=0.2), 15)
-    assert found[:5] == pytest.approx([0.2, 0.65, 1.1, 1.55, 2.0])
-    assert found[8] == pytest.approx(2.0 * 0.6), "halfway between the peak and the end"
-    assert found[12:] == pytest.approx([0.4] * 3)
-    assert sorted(found[4:], reverse=True) == found[4:]
+    result = rates(WarmupCosine(optimizer(2.0), steps=12, warmup_steps=4, first=0.1, last=0.2), 15)
+    assert result[:5] == pytest.approx([0.2, 0.65, 1.1, 1.55, 2.0])
+    assert result[8] == pytest.approx(2.0 * 0.6), "halfway between the peak and the end"
+    assert result[12:] == pytest.approx([0.4] * 3)
+    assert sorted(result[4:], reverse=True) == result[4:]
 
 
 def test_a_cosine_from_the_start_is_only_cut_off_by_the_growth() -> None:
@@ -91,16 +91,16 @@ def test_a_cosine_from_the_start_is_only_cut_off_by_the_growth() -> None:
 
 def test_a_growth_that_is_set_behind_the_first_update() -> None:
     settings: dict[str, Any] = {"steps": 10, "warmup_steps": 4, "from_start": True}
-    found = rates(WarmupCosine(optimizer(2.0), **settings, peak_first=True), 10)
-    assert found[0] == 2.0
-    assert found[1:] == rates(WarmupCosine(optimizer(2.0), **settings), 10)[1:]
+    result = rates(WarmupCosine(optimizer(2.0), **settings, peak_first=True), 10)
+    assert result[0] == 2.0
+    assert result[1:] == rates(WarmupCosine(optimizer(2.0), **settings), 10)[1:]
 
 
 def test_a_cosine_in_cycles_starts_again_at_the_peak() -> None:
-    found = rates(WarmupCosine(optimizer(2.0), steps=20, warmup_steps=3, cycle=5), 20)
+    result = rates(WarmupCosine(optimizer(2.0), steps=20, warmup_steps=3, cycle=5), 20)
     trax = [2 * min(1, n / 3) * 0.5 * (1 + math.cos(math.pi * (max(0, n - 3) / 5 % 1))) for n in range(20)]
-    assert found == pytest.approx(trax)
-    assert [n for n in range(20) if found[n] == 2.0] == [3, 8, 13, 18]
+    assert result == pytest.approx(trax)
+    assert [n for n in range(20) if result[n] == 2.0] == [3, 8, 13, 18]
 
 
 def test_a_cosine_that_moves_seldom_is_that_of_the_sorting_code() -> None:
@@ -108,37 +108,37 @@ def test_a_cosine_that_moves_seldom_is_that_of_the_sorting_code() -> None:
     ``every`` divides the scheduler is set to the batch's number behind each segment; the last segment has the gradient.
     """
     steps, every, segments = 20, 6, 3
-    theirs = optimizer(2.0)
-    scheduler, found = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, steps), []
+    official = optimizer(2.0)
+    scheduler, result = torch.optim.lr_scheduler.CosineAnnealingLR(official, steps), []
     for batch in range(1, steps + 1):
         for segment in range(segments):
             if segment == segments - 1:
-                found.append(theirs.param_groups[0]["lr"])
-            theirs.step()
+                result.append(official.param_groups[0]["lr"])
+            official.step()
             if batch % every == 0:
                 with warnings.catch_warnings():  # a number is deprecated
                     warnings.simplefilter("ignore")
                     scheduler.step(batch)
-    assert rates(WarmupCosine(optimizer(2.0), steps, every=every), steps) == pytest.approx(found, rel=1e-12)
-    assert found[4] == 2.0 > found[5], "moved in the sixth batch"
+    assert rates(WarmupCosine(optimizer(2.0), steps, every=every), steps) == pytest.approx(result, rel=1e-12)
+    assert result[4] == 2.0 > result[5], "moved in the sixth batch"
 
 
 def test_a_cosine_that_moves_seldom_stands_at_the_peak_behind_its_growth() -> None:
-    found = rates(WarmupCosine(optimizer(), steps=20, warmup_steps=3, every=5), 20)
+    result = rates(WarmupCosine(optimizer(), steps=20, warmup_steps=3, every=5), 20)
     cosine = [0.5 * (1 + math.cos(math.pi * (n - 3) / 17)) for n in (5, 10, 15, 20)]
-    assert found == pytest.approx(
+    assert result == pytest.approx(
         [0, 1 / 3, 2 / 3, 1] + [value for value in cosine[:3] for _ in range(5)] + cosine[3:]
     )
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [({"warmup_steps": 10}, "below steps 10, not 10"), ({"warmup_steps": -1}, "not -1"), ({"first": 2.0}, "shares of"),
      ({"last": -0.1}, "shares of"), ({"cycle": 0}, "at least 1, not 0"),
      ({"every": 0}, "every must be at least 1, not 0")],
 )  # fmt: skip
-def test_a_cosine_that_cannot_be(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_cosine_that_cannot_be(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         WarmupCosine(optimizer(), steps=10, **settings)
 
 

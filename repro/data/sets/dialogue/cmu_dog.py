@@ -79,11 +79,11 @@ class Dialogues(TokenSet):
                 for name, type_ in zip(PARTS[1:], (_TOPICS, _SPEAKERS, _LENGTHS, ids), strict=True)
             )
             for talk in talks:
-                if said := tokenizer.encode_batch(talk.utterances):
+                if encoded := tokenizer.encode_batch(talk.utterances):
                     topics.add(np.array([places[talk.topic]]))
                     speakers.add_rows([talk.speakers])
-                    lengths.add_rows([[len(row) for row in said]])
-                    words.add_rows([list(chain.from_iterable(said))])
+                    lengths.add_rows([[len(row) for row in encoded]])
+                    words.add_rows([list(chain.from_iterable(encoded))])
             if not topics.rows:
                 raise UserError(
                     f"--from {folder}: no conversation in {split} has an utterance; use the original files"
@@ -112,10 +112,10 @@ class Conversation:
 
 
 class Record:
-    """The object in a JSON file, whose content is refused where it is not as it should be."""
+    """The object in a JSON file; unexpected content is refused."""
 
-    def __init__(self, where: str, content: object) -> None:
-        self.where = where
+    def __init__(self, origin: str, content: object) -> None:
+        self.where = origin
         self.content = content if isinstance(content, dict) else {}
 
     def _need(self, good: bool, problem: str) -> None:
@@ -149,14 +149,14 @@ class Record:
         self._need(topic in topics, f"no document has wikiDocumentIdx {topic}")
         listed = isinstance(history, list) and all(isinstance(item, dict) for item in history)
         self._need(listed, "no utterances under 'history'")
-        said = []
+        utterances = []
         for utterance in history or ():
             speaker = utterance.get("uid")
             self._need(speaker in SPEAKERS, f"uid {speaker!r} is not {' or '.join(SPEAKERS)}")
-            said.append((SPEAKERS.index(speaker), self.text("text", utterance)))
-        kept = [(speaker, text) for speaker, text in said if text]
+            utterances.append((SPEAKERS.index(speaker), self.text("text", utterance)))
+        kept = [(speaker, text) for speaker, text in utterances if text]
         speakers, texts = [speaker for speaker, _ in kept], [text for _, text in kept]
-        return Conversation(topic, speakers, texts, len(said) - len(kept))
+        return Conversation(topic, speakers, texts, len(utterances) - len(kept))
 
 
 def read_records(folder: Path, name: str) -> tuple[list[Record], str]:

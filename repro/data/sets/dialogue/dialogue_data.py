@@ -160,8 +160,8 @@ class DialogueReader:
         text = self.store.values(self.split, "utterances")[begin:end].astype(np.int64)
         speakers = self.store.values(self.split, "speakers")[turns].astype(np.int64)
         lengths = self.store.values(self.split, "lengths")[turns].astype(np.int64)
-        at = np.cumsum(lengths) - lengths
-        return np.insert(text, at, self.store.manifest.tokenizer["size"] + 1 + speakers)
+        starts = np.cumsum(lengths) - lengths
+        return np.insert(text, starts, self.store.manifest.tokenizer["size"] + 1 + speakers)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
@@ -195,7 +195,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     Attributes:
         seq_len: tokens of a block, which a network sees at a time.
-        public: whether what is said may stand in records; no licence allows it.
+        public: whether texts may appear in records; no licence allows it.
 
     Raises:
         UserError: a number out of range.
@@ -315,14 +315,14 @@ class Talk:
         return SPECIALS + self.sections + self.topics * self.topic_words
 
     @property
-    def spoken(self) -> int:
+    def utterance_tokens(self) -> int:
         """Words of the utterances of a conversation."""
         return self.questions * (1 + self.answer_words)
 
 
 @dataclass(frozen=True)
 class GeneratedDialogue(ExampleGenerator):
-    """Conversations of one split: one speaker names a section of the document, the other says words of its topic.
+    """Conversations of one split: one speaker names a section of the document, the other gives words of its topic.
 
     A document has its sections in order: the section's name, then words of a topic that is drawn for it. A question is
     the name of a section, drawn anew each time; its answer are words drawn from that section's topic. So each word of
@@ -342,38 +342,38 @@ class GeneratedDialogue(ExampleGenerator):
     score_all: bool = False
 
     @property
-    def shown(self) -> int:
+    def document_tokens(self) -> int:
         """Tokens in front of the utterances, of which two are marks of the document's ends."""
         whole = 2 + self.talk.sections * (1 + self.talk.section_words)
         return {"none": 0, "cut": min(whole, self.window), "whole": whole}[self.seen]
 
     def targets_of(self, epoch: int | None) -> int:
         """Targets that count of a conversation."""
-        every = self.shown + self.talk.spoken + 2 * self.talk.questions - 1
-        return every if self.score_all and epoch is not None else self.talk.spoken
+        every = self.document_tokens + self.talk.utterance_tokens + 2 * self.talk.questions - 1
+        return every if self.score_all and epoch is not None else self.talk.utterance_tokens
 
     def row(self, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
         """The tokens before the utterances, and the utterances, each after its speaker's mark."""
-        talk = self.talk
-        counts = [talk.sections, talk.sections * talk.section_words, talk.questions]
-        drawn = raw(sum(counts) + talk.questions * talk.answer_words, DIALOGUE, self.split, epoch, index)
+        rules = self.talk
+        counts = [rules.sections, rules.sections * rules.section_words, rules.questions]
+        drawn = raw(sum(counts) + rules.questions * rules.answer_words, DIALOGUE, self.split, epoch, index)
         topic, word, question, answer = np.split(drawn, np.cumsum(counts))
         first = (
-            SPECIALS + talk.sections + talk.topic_words * below(topic, talk.topics)
+            SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
         )  # word of each section
-        names = SPECIALS + np.arange(talk.sections)
-        text = first[:, None] + below(word, talk.topic_words).reshape(talk.sections, -1)
-        sections = below(question, talk.sections)
-        answers = first[sections][:, None] + below(answer, talk.topic_words).reshape(talk.questions, -1)
-        speakers = np.tile(talk.words + np.array([1, 2]), (talk.questions, 1))
+        names = SPECIALS + np.arange(rules.sections)
+        text = first[:, None] + below(word, rules.topic_words).reshape(rules.sections, -1)
+        sections = below(question, rules.sections)
+        answers = first[sections][:, None] + below(answer, rules.topic_words).reshape(rules.questions, -1)
+        speakers = np.tile(rules.words + np.array([1, 2]), (rules.questions, 1))
         utterances = np.concatenate(
             [speakers[:, :1], names[sections][:, None], speakers[:, 1:], answers], 1
         ).ravel()
         document = np.concatenate([names[:, None], text], 1).ravel()
-        if not self.shown:
+        if not self.document_tokens:
             return document[:0], utterances
-        last = document[len(document) + 2 - self.shown :]
-        return np.concatenate([[talk.words], last, [EOS_ID]]).astype(np.int64), utterances
+        last = document[len(document) + 2 - self.document_tokens :]
+        return np.concatenate([[rules.words], last, [EOS_ID]]).astype(np.int64), utterances
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)`` and what follows each; -1 where it does not count."""
@@ -424,7 +424,7 @@ class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
         at_least(3, window=window)
         self.table = GeneratedDialogue("train", document, window, talk, score_all)
         self.vocab_size = self.input_size = self.n_classes = talk.words + len(MARKS)
-        self.seq_len, self.score_all, self.n_targets = window, score_all, talk.spoken
+        self.seq_len, self.score_all, self.n_targets = window, score_all, talk.utterance_tokens
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Scored targets of some conversations, ``(B,)``."""

@@ -47,7 +47,7 @@ class Augmentation:
     """Random cut-outs, mirrored or not, and turned: always the same for the same (seed, epoch, picture).
 
     A picture gets a black border, out of which a picture of the old size is cut; this is mirrored with probability one
-    half and turned about its centre. A pixel takes the value of the nearest one; what comes from outside is black.
+    half and turned about its centre. A pixel takes the value of the nearest one; pixels from outside are black.
 
     Args:
         seed: of the run.
@@ -89,8 +89,8 @@ class Augmentation:
         rows = rows + (shifts.top - self.padding)[:, None, None]
         columns = columns + (shifts.left - self.padding)[:, None, None]
         inside &= _within(rows, height) & _within(columns, width)
-        which = np.arange(len(images))[:, None, None]
-        pixels = images[which, rows.clip(0, height - 1), columns.clip(0, width - 1)]
+        examples = np.arange(len(images))[:, None, None]
+        pixels = images[examples, rows.clip(0, height - 1), columns.clip(0, width - 1)]
         return np.where(inside[..., None], pixels, np.uint8(0))
 
 
@@ -101,24 +101,24 @@ def _within(places: Int64s, size: int) -> Bools:
 @lru_cache
 def angles(degrees: float) -> tuple[Int64s, Int64s]:
     """Cosines and sines of ``ANGLES`` equally spaced angles in ``(-degrees, degrees)``, times 2^30, rounded."""
-    at = np.deg2rad(degrees * ((2 * np.arange(ANGLES) + 1) / ANGLES - 1))
+    radians = np.deg2rad(degrees * ((2 * np.arange(ANGLES) + 1) / ANGLES - 1))
     unit = 2.0**_ONE
-    return np.rint(np.cos(at) * unit).astype(np.int64), np.rint(np.sin(at) * unit).astype(np.int64)
+    return np.rint(np.cos(radians) * unit).astype(np.int64), np.rint(np.sin(radians) * unit).astype(np.int64)
 
 
-def turned(height: int, width: int, which: Int64s, degrees: float) -> tuple[Int64s, Int64s]:
+def turned(height: int, width: int, angle: Int64s, degrees: float) -> tuple[Int64s, Int64s]:
     """Source positions of the pixels of a picture turned about its centre; they may be outside.
 
     Args:
         height: of the picture.
         width: of the picture.
-        which: numbers of angles, ``(B,)``; an angle above 0 turns against the clock.
+        angle: numbers of angles, ``(B,)``; an angle above 0 turns against the clock.
         degrees: the angles reach so far.
 
     Returns:
         Rows and columns, ``(B, height, width)``.
     """
-    cosine, sine = (table[which][:, None, None] for table in angles(degrees))
+    cosine, sine = (table[angle][:, None, None] for table in angles(degrees))
     # twice the distance from the centre, which is between pixels
     down = 2 * np.arange(height, dtype=np.int64)[:, None] - (height - 1)
     right = 2 * np.arange(width, dtype=np.int64)[None, :] - (width - 1)
@@ -203,15 +203,15 @@ class PictureData(StoreDataModule, ExampleData):
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
         at_least(0, val_examples=val_examples)
         self.store_name, _, self.variant = store.partition("/")
-        self.look = look_of(self.store_name)
+        self.picture_set = picture_set_of(self.store_name)
         self.val_examples = val_examples
         self.val_split = "val" if val_examples else "test"
 
     def check(self, store: Store) -> None:
         """Refuses a store that holds no such pictures, or too few to take validation pictures from."""
         for split, counts in store.manifest.counts.items():
-            if tuple(counts.get("shape", ())) != self.look.shape:
-                raise UserError(f"store {store.name}: {split} holds no pictures of {self.look.shape}")
+            if tuple(counts.get("shape", ())) != self.picture_set.shape:
+                raise UserError(f"store {store.name}: {split} holds no pictures of {self.picture_set.shape}")
         n = store.manifest.counts["train"]["examples"]
         if self.val_examples >= n:
             raise UserError(
@@ -230,7 +230,7 @@ class PictureData(StoreDataModule, ExampleData):
         return len(self.pictures(split))
 
 
-def look_of(store_name: str) -> PictureSet:
+def picture_set_of(store_name: str) -> PictureSet:
     """The picture data set of that name.
 
     Raises:
@@ -238,8 +238,8 @@ def look_of(store_name: str) -> PictureSet:
     """
     data_set = find_data_set(store_name)
     if not isinstance(data_set, PictureSet):
-        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
-        raise UserError(f"{data_set.name} holds no pictures; data sets that do: {those}")
+        names = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
+        raise UserError(f"{data_set.name} holds no pictures; data sets that do: {names}")
     return data_set
 
 
@@ -330,7 +330,7 @@ class PatchData(PictureData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(store, val_examples, batch_size, eval_batch_size, seed, num_workers)
-        side, _, channels = self.look.shape
+        side, _, channels = self.picture_set.shape
         if grey and channels == 1:
             raise UserError(f"{self.store_name} is grey already; leave out grey")
         channels = 1 if grey else channels
@@ -347,7 +347,7 @@ class PatchData(PictureData):
         self.mean, self.std = mean or [], std or []
         self.input_size = patch * patch * channels
         self.seq_len = (side // patch) ** 2
-        self.n_classes = self.look.n_classes
+        self.n_classes = self.picture_set.n_classes
 
     def reader(self, split: str) -> Reader:
         """The patches of a split; training pictures are augmented if configured."""
@@ -383,7 +383,8 @@ class PixelData(PictureData):
     A picture of ``n = H W C`` values is a sequence of ``n - 1`` inputs, the values ``x_1 .. x_{n-1}``, and ``n - 1``
     targets, ``x_2 .. x_n``: **the first value is neither predicted nor counted**, 783 values of MNIST and 3,071 of
     CIFAR-10 remain. With ``whole`` the inputs are ``0, x_1 .. x_{n-1}`` and all n values are predicted, which is what
-    positions over all of a picture's axes want. The 0 in front shares its vector with black; its position tells.
+    positions over all of a picture's axes want. The 0 in front shares its vector with black, but not its
+    position.
 
     The validation split ``val`` is a random choice of training pictures, the same for every seed; ``train`` is the
     rest. With ``val_examples: 0`` everything is trained on and **the test set is validated on**: a best validated step
@@ -422,7 +423,7 @@ class PixelData(PictureData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(store, val_examples, batch_size, eval_batch_size, seed, num_workers)
-        self.shape = self.look.shape
+        self.shape = self.picture_set.shape
         self.whole = whole
         self.n_values = int(np.prod(self.shape))
         self.seq_len = self.n_targets = self.n_values if whole else self.n_values - 1

@@ -78,32 +78,32 @@ class PictureSet(OneStore):
 
     def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         if options.from_dir is None:
-            where = on_hub(self)
+            source = on_hub(self)
             splits, origin = self._from_hub()
         else:
-            where, origin = f"--from {options.from_dir}", self.origin()
+            source, origin = f"--from {options.from_dir}", self.origin()
             splits = self.read(options.from_dir)
         counts: dict[str, dict[str, Any]] = {}
         for split, (images, labels) in splits.items():
             if len(images) != len(labels) or not len(labels):
-                raise UserError(f"{where}, {split}: {len(images):,} pictures and {len(labels):,} labels")
+                raise UserError(f"{source}, {split}: {len(images):,} pictures and {len(labels):,} labels")
             if len(wrong := np.flatnonzero(labels >= self.n_classes)):
                 example = f"label {labels[wrong[0]]} of picture {wrong[0]}"
                 raise UserError(
-                    f"{where}, {split}: {example} is not below {self.n_classes}; use the original files"
+                    f"{source}, {split}: {example} is not below {self.n_classes}; use the original files"
                 )
             writer.column(split, IMAGES, ColumnType("uint8", self.shape)).add(images)
             writer.column(split, LABELS, ColumnType("uint8")).add(labels)
             counts[split] = {"examples": len(labels), "shape": list(self.shape)}
-        return self.manifest(variant, origin | self._compare(splits, where), counts, {})
+        return self.manifest(variant, origin | self._compare(splits, source), counts, {})
 
-    def _compare(self, splits: Splits, where: str) -> dict[str, Any]:
+    def _compare(self, splits: Splits, source: str) -> dict[str, Any]:
         """Compares every known hash; returns the facts about pictures that are not known to be the original."""
         facts: dict[str, Any] = {}
         for key, content in self._contents(splits):
             digest = sha256_of([content.tobytes()])
             if key in self.sha256:
-                self.compare(key, digest, where)
+                self.compare(key, digest, source)
             elif digest in self.lossy:
                 facts["lossy_test_images"] = self.lossy[digest]
             else:
@@ -136,7 +136,7 @@ class PictureSet(OneStore):
 
     def _pixels(self, column: Iterable[object]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
-        shape, where = self.shape, on_hub(self)
+        shape, source = self.shape, on_hub(self)
         pictures: list[Bytes] = []
         try:
             for picture in column:
@@ -150,7 +150,7 @@ class PictureSet(OneStore):
         except ImportError:
             raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(self)}") from None
         except (OSError, ValueError) as error:
-            raise UserError(f"{where}: picture {len(pictures)}: {error}") from None
+            raise UserError(f"{source}: picture {len(pictures)}: {error}") from None
         return np.array(pictures, np.uint8).reshape(-1, *shape)
 
 

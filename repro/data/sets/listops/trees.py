@@ -131,10 +131,10 @@ class TreeSet:
         Raises:
             UserError: there are too few different trees of such rules.
         """
-        held = self.held_out
-        begin = {"val": 0, "test": held, "train": 2 * held}[name]
-        size = self.train if name == "train" else held
-        return generate(self.rules, 2 * held + self.train).part(begin, begin + size)
+        held_out = self.held_out
+        begin = {"val": 0, "test": held_out, "train": 2 * held_out}[name]
+        size = self.train if name == "train" else held_out
+        return generate(self.rules, 2 * held_out + self.train).part(begin, begin + size)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -149,24 +149,24 @@ def generate(rules: TreeRules, count: int) -> Trees:
     Raises:
         UserError: there are too few different trees of such rules.
     """
-    seen: set[bytes] = set()
+    distinct: set[bytes] = set()
     tokens, lengths, values = [], [], []
     block = fruitless = 0
-    while len(seen) < count:
+    while len(distinct) < count:
         if fruitless == _FRUITLESS:
-            raise UserError(f"found {len(seen)} different trees, not {count}, of {rules}")
+            raise UserError(f"found {len(distinct)} different trees, not {count}, of {rules}")
         grown = grow(rules, block)
-        before = len(seen)
+        before = len(distinct)
         for i in range(len(grown.values)):
             row = grown.tokens[grown.offsets[i] : grown.offsets[i + 1]]
             digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-            if digest not in seen and len(seen) < count:
-                seen.add(digest)
+            if digest not in distinct and len(distinct) < count:
+                distinct.add(digest)
                 tokens.append(row)
                 lengths.append(len(row))
                 values.append(grown.values[i])
         block += 1
-        fruitless = 0 if len(seen) > before else fruitless + 1
+        fruitless = 0 if len(distinct) > before else fruitless + 1
     return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
 
 
@@ -179,7 +179,7 @@ class _Level(NamedTuple):
 
 
 def grow(rules: TreeRules, block: int) -> Trees:
-    """Those trees of a block of candidates that are kept, in order; some may be the same.
+    """Returns the trees of a block of candidates that are kept, in order; some may be equal.
 
     All candidates of a block grow together, a depth at a time; one is given up as soon as it must become too long.
     The numbers of a block are a function of its index, and the same on any machine.
@@ -218,7 +218,7 @@ def _draw(source: np.random.PCG64, owners: Ints, rules: TreeRules, is_last: bool
 
 
 def _written(levels: list[_Level]) -> Trees:
-    """The trees whose nodes are given."""
+    """Writes trees from their nodes."""
     values: list[Ints] = []
     sizes: list[Ints] = []
     below: tuple[Ints, Ints] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -228,18 +228,18 @@ def _written(levels: list[_Level]) -> Trees:
         sizes.insert(0, below[1])
     offsets = offsets_of(sizes[0])
     tokens = np.zeros(int(offsets[-1]), np.uint8)
-    at = offsets[:-1]
+    node_starts = offsets[:-1]
     for depth, level in enumerate(levels):
-        tokens[at] = level.symbols
+        tokens[node_starts] = level.symbols
         is_operator = level.args > 0
-        tokens[(at + sizes[depth] - 1)[is_operator]] = CLOSE
+        tokens[(node_starts + sizes[depth] - 1)[is_operator]] = CLOSE
         if depth + 1 < len(levels):
             # an argument begins where the one before it ends; the first, after the operator
             ends = np.cumsum(sizes[depth + 1])
             starts = ends - sizes[depth + 1]
             args = level.args[is_operator]
             first = starts[offsets_of(args)[:-1]]
-            at = starts + np.repeat(at[is_operator] + 1 - first, args)
+            node_starts = starts + np.repeat(node_starts[is_operator] + 1 - first, args)
     return Trees(tokens, offsets, values[0].astype(np.uint8))
 
 

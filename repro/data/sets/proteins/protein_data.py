@@ -38,9 +38,9 @@ class ProteinReader:
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, with one target, the fold; ``i`` counts the proteins in use."""
-        which = self.kept[indices]
-        inputs, lengths = padded(self.store.rows(self.split, "residues", which), PAD, least=1)
-        folds = self.store.values(self.split, "folds")[which]
+        examples = self.kept[indices]
+        inputs, lengths = padded(self.store.rows(self.split, "residues", examples), PAD, least=1)
+        folds = self.store.values(self.split, "folds")[examples]
         targets = torch.from_numpy(folds.astype(np.int64))[:, None]
         return Examples(inputs, targets, lengths=lengths)
 

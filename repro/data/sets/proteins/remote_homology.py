@@ -57,36 +57,36 @@ class RemoteHomology(OneStore):
         return self.manifest(variant, self.origin(sha256=hashes), counts, symbols)
 
 
-def _from_json(content: bytes, where: str) -> Iterator[Any]:
+def _from_json(content: bytes, source: str) -> Iterator[Any]:
     """The items of a list one by one: a whole file has hundreds of megabytes, most of it about things not needed."""
-    text = decoded(content, where)
-    decoder, at, allowed = json.JSONDecoder(), 0, "["
+    text = decoded(content, source)
+    decoder, begin, allowed = json.JSONDecoder(), 0, "["
     while True:
-        match = _NEXT.match(text, at)
+        match = _NEXT.match(text, begin)
         if match is None or match[1] not in allowed:
-            raise UserError(f"{where} is not a whole list in JSON, see byte {at:,}; get the file again")
+            raise UserError(f"{source} is not a whole list in JSON, see byte {begin:,}; get the file again")
         if match[1] == "]":
             return
         try:
-            item, at = decoder.raw_decode(text, match.end())
+            item, begin = decoder.raw_decode(text, match.end())
         except ValueError as error:
-            raise UserError(f"{where} is not JSON: {error}; get the file again") from None
+            raise UserError(f"{source} is not JSON: {error}; get the file again") from None
         yield item
         allowed = ",]"
 
 
-def _read(record: object, where: str) -> tuple[list[int], int]:
+def _read(record: object, source: str) -> tuple[list[int], int]:
     """Ids of a record's sequence, ``<cls>`` first and ``<sep>`` last, and its fold."""
     fields = record if isinstance(record, dict) else {}
     sequence, fold = fields.get("primary"), fields.get("fold_label")
     if not isinstance(sequence, str) or not sequence:
-        raise UserError(f"{where}: no sequence under 'primary'; use TAPE's files")
+        raise UserError(f"{source}: no sequence under 'primary'; use TAPE's files")
     unknown = sorted(set(sequence) - set(AMINO_ACIDS))
     if unknown:
-        raise UserError(f"{where}: unknown amino acid {unknown[0]!r}; there are {AMINO_ACIDS}")
+        raise UserError(f"{source}: unknown amino acid {unknown[0]!r}; there are {AMINO_ACIDS}")
     number = np.asarray(fold)
     if number.size != 1 or number.dtype.kind not in "iu" or not 0 <= number.item() < N_FOLDS:
-        raise UserError(f"{where}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
+        raise UserError(f"{source}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
     return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(number.item())
 
 

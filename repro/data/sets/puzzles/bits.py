@@ -43,14 +43,14 @@ class BitMemory(ExampleGenerator):
         """Examples ``((strings + 1) bits / patch, patch)`` with ``bits`` targets."""
         fresh = indices + (epoch or 0) * self.per_epoch
         drawn = np.stack([self._draw(int(i)) for i in fresh]) if len(fresh) else self._draw(0)[None][:0]
-        memories, shown = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
-        which = self._queries(fresh)
-        answers = memories[np.arange(len(fresh)), which]
+        memories, visible = drawn[:, : self.strings], drawn[:, self.strings].astype(bool)
+        queries = self._queries(fresh)
+        answers = memories[np.arange(len(fresh)), queries]
         signs = memories.astype(np.float32) * 2 - 1
-        query = np.where(shown, signs[np.arange(len(fresh)), which], np.float32(0))
+        query = np.where(visible, signs[np.arange(len(fresh)), queries], np.float32(0))
         tokens = (self.strings + 1) * self.bits // self.patch
         inputs = np.concatenate([signs, query[:, None]], axis=1).reshape(len(fresh), tokens, self.patch)
-        targets, hidden = torch.from_numpy(answers.astype(np.int64)), torch.from_numpy(~shown)
+        targets, hidden = torch.from_numpy(answers.astype(np.int64)), torch.from_numpy(~visible)
         return Examples(torch.from_numpy(inputs), targets, hidden)
 
     def _draw(self, index: int) -> Bits:

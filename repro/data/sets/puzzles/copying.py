@@ -96,7 +96,7 @@ class Copy(ExampleGenerator):
     """Examples of one split: some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
 
     How many symbols there are differs from example to example, uniformly. The zero is scored at the last symbol before
-    it, and no other target is in the first half: to say 0 there always is right.
+    it, and no other target is in the first half: an output of 0 there is always right.
 
     Args:
         length: tokens of an example.
@@ -122,11 +122,13 @@ class Copy(ExampleGenerator):
         drawn = [raw(self.longest, COPY, self.split, epoch, int(i)) for i in indices]
         words = 1 + below(np.array(drawn, np.uint64).reshape(len(indices), self.longest), self.symbols)
         words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
-        at = np.arange(self.length)
-        which = np.where(at < n, at, np.where((at > n) & (at <= 2 * n), at - n - 1, self.longest))
-        tokens = np.take_along_axis(words, which, axis=1)
+        place = np.arange(self.length)
+        source = np.where(
+            place < n, place, np.where((place > n) & (place <= 2 * n), place - n - 1, self.longest)
+        )
+        tokens = np.take_along_axis(words, source, axis=1)
         following = np.pad(tokens[:, 1:], ((0, 0), (0, 1)))
-        targets = np.where((at >= n - 1) & (at < 2 * n), following, -1)
+        targets = np.where((place >= n - 1) & (place < 2 * n), following, -1)
         return Examples(torch.from_numpy(tokens), torch.from_numpy(targets))
 
 

@@ -56,7 +56,7 @@ class EchoData(StreamData):
 
     Args:
         vocab_size: symbols.
-        lag: how far back an answer lies, odd.
+        lag: distance of an answer, odd.
         train_tokens: length of the training split.
         eval_tokens: length of the validation split and of the test split.
         batch_tokens: targets of the global batch.

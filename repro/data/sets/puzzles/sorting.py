@@ -48,7 +48,7 @@ class Sorting(ExampleGenerator):
         symbols: there are.
         fixed: every epoch of training has the same examples; False draws new ones.
 
-    Source: ``sorting/generate_data.py`` of the code of Martins et al. 2022; order of equal and absent symbols as there.
+    Source: ``sorting/generate_data.py`` of the code of Martins et al. 2022; with its order of equal and absent symbols.
     """
 
     length: int
@@ -83,7 +83,7 @@ class Sorting(ExampleGenerator):
 
 
 class SortingData(GeneratedData[Sorting]):
-    """:class:`Sorting`. A guess among the symbols that are left is right for ``(1 + 1/2 + ... + 1/symbols) / symbols``
+    """:class:`Sorting`. A guess among the remaining symbols is right for ``(1 + 1/2 + ... + 1/symbols) / symbols``
     of the answers: 0.18 with 20 symbols.
 
     Args:

@@ -72,8 +72,8 @@ class SpeechReader:
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
-        which = self.kept[indices]
-        frames, phonemes = (self.store.rows(self.split, part, which) for part in PARTS)
+        utterances = self.kept[indices]
+        frames, phonemes = (self.store.rows(self.split, part, utterances) for part in PARTS)
         inputs, lengths = padded(frames, 0, np.float32, (CHANNELS,), least=1)
         targets, _ = padded(phonemes, -1, least=1)
         return Examples(inputs, targets, lengths=lengths)
@@ -105,7 +105,7 @@ class SpeechData(StoreDataModule, ExampleData):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
-        public: whether what is said may stand in records; it is licensed, so it may not.
+        public: whether transcripts may appear in records; these are licensed, so no.
 
     Raises:
         UserError: a number below 1.
@@ -251,12 +251,12 @@ class Utterances(ExampleGenerator):
         )
 
     def _utterance(self, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
-        spoken = self.utterance(index, count, epoch)
-        runs = np.stack([spoken.pauses, spoken.durations], axis=1).ravel()
-        ids = np.repeat(np.stack([np.zeros_like(spoken.phonemes), spoken.phonemes], axis=1).ravel(), runs)
+        drawn = self.utterance(index, count, epoch)
+        runs = np.stack([drawn.pauses, drawn.durations], axis=1).ravel()
+        ids = np.repeat(np.stack([np.zeros_like(drawn.phonemes), drawn.phonemes], axis=1).ravel(), runs)
         noise = bell(raw(3 * count + len(ids) * CHANNELS, SPEECH, self.split, epoch, index)[3 * count :])
         frames = self.templates()[ids] + noise.reshape(-1, CHANNELS) * np.float32(self.noise)
-        return frames, spoken.phonemes
+        return frames, drawn.phonemes
 
     def templates(self) -> Floats:
         """The vectors of silence and of each phoneme, ``(phonemes + 1, 40)``."""
@@ -291,7 +291,7 @@ class AlignmentData(GeneratedData[Utterances]):
 
     Attributes:
         symbols: name of each class; class 0 is CTC's blank.
-        public: whether what is said may stand in records.
+        public: whether transcripts may appear in records.
 
     Raises:
         UserError: lengths in the wrong order, a negative noise, or a number below 1.

@@ -62,15 +62,15 @@ class Speech(OneStore):
         ids = {symbol: i for i, symbol in enumerate(symbols) if i}
         counts, hashes = {}, {}
         for split, utterances in splits.items():
-            said = [phonemes for _, phonemes in utterances.values()]
-            hashes[split] = sha256_of([json.dumps(said).encode()])
+            transcripts = [phonemes for _, phonemes in utterances.values()]
+            hashes[split] = sha256_of([json.dumps(transcripts).encode()])
             phoneme_column = writer.column(split, "phonemes", ids_of(len(symbols)))
             frames = writer.column(split, "frames", ColumnType("float16", (CHANNELS,), ragged=True))
             for name, (path, phonemes) in utterances.items():
                 if unknown := [phoneme for phoneme in phonemes if phoneme not in ids]:
-                    where = options.folder / split / "text"
+                    path_of_text = options.folder / split / "text"
                     raise UserError(
-                        f"{where}: {name} has the phoneme {unknown[0]!r}, which training never has"
+                        f"{path_of_text}: {name} has the phoneme {unknown[0]!r}, which training never has"
                     )
                 phoneme_column.add_rows([[ids[phoneme] for phoneme in phonemes]])
                 features = filterbanks(read_wav(path))
@@ -91,13 +91,13 @@ def read_split(folder: Path, split: str) -> dict[str, tuple[Path, list[str]]]:
         split: name of the folder inside.
 
     Raises:
-        UserError: a file is missing or says something unclear; names file, line and remedy.
+        UserError: a file is missing or malformed; names file, line and remedy.
     """
     script, text = folder / split / "wav.scp", folder / split / "text"
     wavs, texts = _table(script), _table(text)
     for name in sorted(wavs.keys() ^ texts.keys()):
-        there, absent = (script, text) if name in wavs else (text, script)
-        raise UserError(f"{there}: {name} is not in {absent}; both must name the same utterances")
+        present, absent = (script, text) if name in wavs else (text, script)
+        raise UserError(f"{present}: {name} is not in {absent}; both must name the same utterances")
     if not wavs:
         raise UserError(f"{script}: no utterances in it")
     utterances = {}
@@ -181,8 +181,8 @@ def mel_bands() -> Floats:
     """Weight of each of the 257 frequencies in each of the 40 bands, ``(40, 257)``; triangles over mel."""
     edges = np.linspace(mel(LOWEST), mel(HIGHEST), CHANNELS + 2)
     left, centre, right = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-    at = mel(np.arange(POINTS // 2 + 1) * RATE / POINTS)
-    return np.maximum(0.0, np.minimum((at - left) / (centre - left), (right - at) / (right - centre)))
+    mels = mel(np.arange(POINTS // 2 + 1) * RATE / POINTS)
+    return np.maximum(0.0, np.minimum((mels - left) / (centre - left), (right - mels) / (right - centre)))
 
 
 def mel(hertz: float | Floats) -> np.float64 | Floats:

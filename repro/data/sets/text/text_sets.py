@@ -103,8 +103,8 @@ class TextSet(TokenSet):
 
     Attributes:
         folders: folders below the given one to look in as well.
-        line_end: word that stands for the end of a line.
-        unknown: word that stands for words out of the vocabulary.
+        line_end: word for the end of a line.
+        unknown: word for words out of the vocabulary.
         vocabulary: names of a file with the official words, which the level ``words`` needs.
         sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
         seen_bytes: only bytes that occur in training are symbols; else all 256 are.
@@ -129,19 +129,19 @@ class TextSet(TokenSet):
         """The raw text, its origin for the manifest and for messages.
 
         Args:
-            folder: with its files; None asks the hub, or generates.
+            folder: its files; None uses the hub, or generates.
 
         Raises:
             UserError: a file is missing, cannot be read, or is not the known content; the hub cannot be reached.
         """
 
-    def hashes(self, corpus: Corpus, where: str) -> dict[str, str]:
+    def hashes(self, corpus: Corpus, source: str) -> dict[str, str]:
         """SHA-256 of each split, compared with the known ones."""
-        found = {}
+        digests = {}
         for split, documents in corpus.items():
-            found[split] = sha256_of(piece.text for piece in pieces_of(documents))
-            self.compare(f"{split}.text", found[split], f"{where}, {split}")
-        return found
+            digests[split] = sha256_of(piece.text for piece in pieces_of(documents))
+            self.compare(f"{split}.text", digests[split], f"{source}, {split}")
+        return digests
 
     def find(self, folder: Path, names: tuple[str, ...], needed: bool = True) -> list[Path]:
         """The files of the first name that exists.
@@ -160,17 +160,17 @@ class TextSet(TokenSet):
         """Writes tokeniser and tokens of every split. A row is a document, a sentence or a split.
 
         Raises:
-            UserError: beside what is said there, the text cannot be read at this level.
+            UserError: errors of :meth:`DataSet.fill`, or the text cannot be read at this level.
         """
-        corpus, origin, where = self.corpus(options.from_dir)
-        hashes = self.hashes(corpus, where)
+        corpus, origin, source = self.corpus(options.from_dir)
+        hashes = self.hashes(corpus, source)
         tokenizer: AnyTokenizer
         if variant == GPT2 or subword_options(variant):
             texts = (piece.text.decode(errors="replace").split("\n") for piece in pieces_of(corpus[TRAIN]))
             tokenizer = self.subwords(variant, options, chain.from_iterable(texts))
         elif variant == "words" and self.vocabulary and options.from_dir is not None:
             words = self._official_words(options.from_dir)
-            tokenizer = Words.of(words, line_end=self.line_end, unknown=self.unknown)
+            tokenizer = Words.from_symbols(words, line_end=self.line_end, unknown=self.unknown)
         else:
             tokenizer = self._vocabulary_of(variant, corpus[TRAIN])
         counts = {
@@ -213,13 +213,13 @@ class TextSet(TokenSet):
             return self._counted_words(_MIN_COUNT[level], train)
         if level == "chars":
             codes = {int(code) for piece in train for code in np.unique(characters(piece))}
-            return Chars.of([chr(code) for code in sorted(codes)])
+            return Chars.from_symbols([chr(code) for code in sorted(codes)])
         dropped = [NEWLINE] if level == "bytes-nonl" else []
         counts = np.full(256, not self.seen_bytes, np.int64)
         for piece in train if self.seen_bytes else ():
             counts += np.bincount(np.frombuffer(piece, np.uint8), minlength=256)
-        seen = np.flatnonzero(counts).tolist()
-        return Bytes.of([byte for byte in seen if byte not in dropped], dropped=dropped)
+        symbols = np.flatnonzero(counts).tolist()
+        return Bytes.from_symbols([byte for byte in symbols if byte not in dropped], dropped=dropped)
 
     def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
         counts: Counter[str] = Counter()
@@ -232,7 +232,7 @@ class TextSet(TokenSet):
         if min_count > 1 and self.unknown not in words:
             words.insert(0, self.unknown)
         unknown = self.unknown if self.unknown in words else None
-        return Words.of([self.line_end, *words], line_end=self.line_end, unknown=unknown)
+        return Words.from_symbols([self.line_end, *words], line_end=self.line_end, unknown=unknown)
 
     def _write(
         self, split: str, pieces: Iterator[Piece], tokenizer: AnyTokenizer, writer: StoreWriter
@@ -271,8 +271,8 @@ class TextSet(TokenSet):
         return f"{counts['tokens']['text']:,} tokens{unknown}"
 
 
-def _encoded(piece: bytes, tokenizer: AnyTokenizer, where: str, lines: int) -> tuple[Ids, int]:
-    """Tokens of the next piece, after so many lines, and how many of them are unknown."""
+def _encoded(piece: bytes, tokenizer: AnyTokenizer, source: str, lines: int) -> tuple[Ids, int]:
+    """Encodes the next piece, which follows ``lines`` lines; returns tokens and the number of unknown ones."""
     if not isinstance(tokenizer, Words | Bytes | Chars):
         texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
         ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
@@ -284,7 +284,7 @@ def _encoded(piece: bytes, tokenizer: AnyTokenizer, where: str, lines: int) -> t
         if tokenizer.unk_id is None:
             symbol, line = tokenizer.first_unknown(piece)
             raise UserError(
-                f"{where} {lines + line}: {symbol} does not occur in train, and there is no symbol for unknown ones"
+                f"{source} {lines + line}: {symbol} does not occur in train, and there is no symbol for unknown ones"
             )
         ids[unknown] = tokenizer.unk_id
     return ids, int(np.count_nonzero(unknown))
@@ -295,7 +295,7 @@ class SplitText(TextSet):
     """Text in files for each split.
 
     Attributes:
-        names: names that people have for the files of each split, without what they are packed with; may be patterns.
+        names: names of the files of each split, without the suffix of a compression; may be patterns.
         shards: how many files a pattern must find, by split.
         first: how many of these are taken, in the order of their names; all where it says nothing.
         hub_blank: what an empty line on the hub is in the original files.
@@ -317,9 +317,9 @@ class SplitText(TextSet):
         splits = {}
         for split in self.splits:
             splits[split] = self.find(folder, self.names[split])[: self.first.get(split)]
-            found, expected = len(splits[split]), self.shards.get(split)
-            if expected not in (None, found):
-                raise UserError(f"--from {folder}: {found} of the {expected} files {self.names[split][0]}")
+            n_files, expected = len(splits[split]), self.shards.get(split)
+            if expected not in (None, n_files):
+                raise UserError(f"--from {folder}: {n_files} of the {expected} files {self.names[split][0]}")
         return splits, self.origin(), f"--from {folder}"
 
 
@@ -328,7 +328,7 @@ class WholeText(TextSet):
     """Text in one file, cut at known bytes.
 
     Attributes:
-        names: that people have for the file, without what it is packed with.
+        names: names of the file, without the suffix of a compression.
         cut: bytes of each split, in order.
         prefix: a longer file is cut off after the last split.
     """
@@ -344,22 +344,22 @@ class WholeText(TextSet):
         if folder is None:
             downloaded, origin = download(self)
             rows = (str(row) for split in self.splits for row in downloaded[split][HUB_COLUMN])
-            content, where = "".join(rows).encode(), on_hub(self)
+            content, source = "".join(rows).encode(), on_hub(self)
         else:
             path = self.find(folder, self.names)[0]
-            content, where, origin = read_packed(path), str(path), self.origin()
+            content, source, origin = read_packed(path), str(path), self.origin()
         size = sum(self.cut.values())
         content = content[:size] if self.prefix else content
         if len(content) != size:
             raise UserError(
-                f"{where} has {len(content):,} bytes, {self.name} has {size:,}; use the original file"
+                f"{source} has {len(content):,} bytes, {self.name} has {size:,}; use the original file"
             )
         edges = pairwise([0, *accumulate(self.cut.values())])
-        return {split: [content[a:b]] for split, (a, b) in zip(self.cut, edges, strict=True)}, origin, where
+        return {split: [content[a:b]] for split, (a, b) in zip(self.cut, edges, strict=True)}, origin, source
 
-    def hashes(self, corpus: Corpus, where: str) -> dict[str, str]:
+    def hashes(self, corpus: Corpus, source: str) -> dict[str, str]:
         digest = sha256_of(piece.text for documents in corpus.values() for piece in pieces_of(documents))
-        self.compare("whole", digest, where)
+        self.compare("whole", digest, source)
         return {"whole": digest}
 
 
@@ -376,12 +376,12 @@ class Books(TextSet):
 
     def _splits(self, folder: Path) -> Corpus:
         named = {split: self.find(folder, names, needed=False) for split, names in _NAMED.items()}
-        if found := ", ".join(path.name for paths in named.values() for path in paths):
+        if present := ", ".join(path.name for paths in named.values() for path in paths):
             for split, paths in named.items():
                 if not paths:
                     raise UserError(
-                        f"--from {folder}: {found}, but no {' or '.join(_NAMED[split])}{AS}, for the split {split}; "
-                        f"add it, or rename {found} if these are books"
+                        f"--from {folder}: {present}, but no {' or '.join(_NAMED[split])}{AS}, for the split {split}; "
+                        f"add it, or rename {present} if these are books"
                     )
             return named
         paths = self.find(folder, ("**/*.txt",))
@@ -395,7 +395,7 @@ class Books(TextSet):
             raise UserError(f"--from {folder}: too few lines to cut val and test from; give more text")
         ends = {*edges, *accumulate(map(len, books))}  # a split begins a document of its own
         return {
-            split: [content[a:b] for a, b in pairwise(sorted(at for at in ends if begin <= at <= end))]
+            split: [content[a:b] for a, b in pairwise(sorted(edge for edge in ends if begin <= edge <= end))]
             for split, (begin, end) in zip(SPLITS, pairwise(edges), strict=True)
         }
 

@@ -47,8 +47,8 @@ class GivenSubwords(SentencePairs):
         Raises:
             UserError: no merges, or they do not make the given subwords.
         """
-        found = (find_packed(options.folder, name) for name in self.merges)
-        path = next(filter(None, found), None) or need_packed(
+        paths = (find_packed(options.folder, name) for name in self.merges)
+        path = next(filter(None, paths), None) or need_packed(
             options.folder, self.merges[-1], "it holds the merges of the subwords"
         )
         content = read_packed(path)

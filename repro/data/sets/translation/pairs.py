@@ -36,7 +36,7 @@ _ROLES = ("src", "ref")
 
 @dataclass
 class Bitext:
-    """Sentence pairs at hand.
+    """The available sentence pairs.
 
     Attributes:
         lines: ``{split: {part: lines}}`` of the splits that are read whole.
@@ -124,9 +124,9 @@ class SentencePairs(TokenSet):
             counts = {part: len(lines) for part, lines in parts.items()}
             expected = self.lines.get(split, max(counts.values()))
             if set(counts.values()) != {expected} or not expected:
-                found = ", ".join(f"{split}.{part} has {n:,} lines" for part, n in counts.items())
+                counted = ", ".join(f"{split}.{part} has {n:,} lines" for part, n in counts.items())
                 full = f"; the full set has {expected:,}" if split in self.lines else ""
-                raise UserError(f"{bitext.where}: {found}; each side needs one line per pair{full}")
+                raise UserError(f"{bitext.where}: {counted}; each side needs one line per pair{full}")
             for part, lines in parts.items():
                 key = f"{split}.{part}"
                 hashes[key] = sha256_of(f"{line}\n".encode() for line in lines)
@@ -184,9 +184,9 @@ class SentencePairs(TokenSet):
                 documents[split] = self._documents(folder, split, deviations)
         files: dict[str, dict[str, Any]] = {}
         streams = {
-            split: partial(read_pairs, found, self.straight, files if split == TRAIN else {})
-            for split, found in documents.items()
-            if found
+            split: partial(read_pairs, files_of_split, self.straight, files if split == TRAIN else {})
+            for split, files_of_split in documents.items()
+            if files_of_split
         }
         origin = self.origin(files=files) if self.cleaning else self.origin()
         return self._read(streams, origin, f"--from {folder}", deviations)
@@ -195,7 +195,7 @@ class SentencePairs(TokenSet):
         self,
         streams: Mapping[str, Callable[[], Pairs]],
         origin: dict[str, Any],
-        where: str,
+        source: str,
         deviations: list[str],
     ) -> Bitext:
         """Reads splits whole, the training split only where it is not cleaned."""
@@ -204,7 +204,7 @@ class SentencePairs(TokenSet):
         for split in (name for name in streams if name != TRAIN or train is None):
             pairs = list(streams[split]())
             lines[split] = {part: [pair[i] for pair in pairs] for i, part in enumerate(self.parts)}
-        return Bitext(lines, origin, where, train, deviations)
+        return Bitext(lines, origin, source, train, deviations)
 
     def _documents(self, folder: Path, split: str, deviations: list[str]) -> list[Document]:
         """The files of a split, none where it may be missing."""
@@ -214,9 +214,9 @@ class SentencePairs(TokenSet):
             if document is None and split in self.optional:
                 return []
             if document is None:
-                shown = ", nor ".join(self._name(name, 0) for name in (names[0], *self.ready.get(split, ())))
+                tried = ", nor ".join(self._name(name, 0) for name in (names[0], *self.ready.get(split, ())))
                 inside = f" or in {', '.join(self.folders)}" if self.folders else ""
-                raise UserError(f"--from {folder}: no {shown}{AS}, there{inside}")
+                raise UserError(f"--from {folder}: no {tried}{AS}, there{inside}")
             first = self._name(names[0], 0)
             if not any(plain_name(path) == first for path in document.values()) and split == TRAIN:
                 deviations.append(f"{label(document)} instead of {first.removesuffix(f'.{self.parts[0]}')}")

@@ -194,5 +194,5 @@ class TranslationData(TokenStoreDataModule, DataModule):
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[PairRows, PairBatch]:
         """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
         table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
-        mine = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
-        return FixedLoader([PairRows(b, table.target_tokens(b)) for b in mine], table.build, self.num_workers)
+        rows = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
+        return FixedLoader([PairRows(b, table.target_tokens(b)) for b in rows], table.build, self.num_workers)

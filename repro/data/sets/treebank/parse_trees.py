@@ -34,12 +34,12 @@ class Phrase:
     children: tuple[Union["Phrase", Word], ...]
 
 
-def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tuple[int, Phrase]]:
+def read_trees(lines: Iterable[str], source: str, first: int = 1) -> Iterator[tuple[int, Phrase]]:
     """The trees of a file, with the line where each begins.
 
     Args:
         lines: of the file. A tree may span lines, of which none but its first has a bracket in its first column.
-        where: they come from, for people.
+        source: source of the lines, for messages.
         first: number of the first line.
 
     Raises:
@@ -52,29 +52,29 @@ def read_trees(lines: Iterable[str], where: str, first: int = 1) -> Iterator[tup
         if stack and line.startswith("("):
             break
         for piece in _PIECE.findall(line):
-            at = f"{where}, line {number}"
+            place = f"{source}, line {number}"
             if piece == "(":
                 begin = begin if stack else number
                 stack.append([])
             elif not stack:
                 raise UserError(
-                    f"{at}: {'a ) too many' if piece == ')' else repr(piece)} is outside of any tree"
+                    f"{place}: {'a ) too many' if piece == ')' else repr(piece)} is outside of any tree"
                 )
             elif piece != ")":
                 stack[-1].append(piece)
             else:
-                node = _node(stack.pop(), at)
+                node = _node(stack.pop(), place)
                 if stack:
                     stack[-1].append(node)
                 elif isinstance(node, Word):
-                    raise UserError(f"{at}: ({node.tag} {node.text}) is a word, not a tree")
+                    raise UserError(f"{place}: ({node.tag} {node.text}) is a word, not a tree")
                 else:
                     yield begin, node
     if stack:
-        raise UserError(f"{where}, line {begin}: the tree that begins here is never closed; a ) is missing")
+        raise UserError(f"{source}, line {begin}: the tree that begins here is never closed; a ) is missing")
 
 
-def _node(content: list[Phrase | Word | str], at: str) -> Phrase | Word:
+def _node(content: list[Phrase | Word | str], place: str) -> Phrase | Word:
     """A closed bracket: a word under its part of speech, or a phrase of at least one bracket."""
     label, *inside = content if content and isinstance(content[0], str) else ("", *content)
     assert isinstance(label, str)
@@ -89,16 +89,16 @@ def _node(content: list[Phrase | Word | str], at: str) -> Phrase | Word:
             if text
             else "has nothing in it, or a phrase without label"
         )
-        raise UserError(f"{at}: ({label} ...) {problem}")
+        raise UserError(f"{place}: ({label} ...) {problem}")
     return Phrase(label, children)
 
 
-def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
+def checked_root(tree: Phrase, place: str, bare: bool) -> Phrase:
     """The tree below a root, under ``TOP``.
 
     Args:
         tree: as read.
-        at: where it was read, for people.
+        place: where it was read, for people.
         bare: a phrase may be a tree without a root around it.
 
     Raises:
@@ -109,7 +109,7 @@ def checked_root(tree: Phrase, at: str, bare: bool) -> Phrase:
     if bare:
         return Phrase(TOP, (tree,))
     raise UserError(
-        f"{at}: a tree with the root {tree.label}; a root has no label, or one of {', '.join(ROOTS[1:])}"
+        f"{place}: a tree with the root {tree.label}; a root has no label, or one of {', '.join(ROOTS[1:])}"
     )
 
 

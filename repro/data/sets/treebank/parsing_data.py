@@ -18,7 +18,7 @@ class ParsingData(TranslationData):
         eval_batch_tokens: slots of an evaluation batch on its longer side.
 
     Attributes:
-        public: whether sentences may stand in records; those of a licensed treebank may not.
+        public: whether sentences may appear in records; not those of a licensed treebank.
     """
 
     parts = PARTS

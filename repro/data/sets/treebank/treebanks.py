@@ -150,12 +150,12 @@ def find_trees(folder: Path, extra: str, files: dict[str, dict[str, Any]]) -> Sp
     splits: dict[str, Callable[[], Iterator[Phrase]]] = {}
     for split, numbers in SECTIONS.items():
         sections = [root / f"{n:02}" for n in numbers]
-        found = {section: glob_packed(section, "*.[mM][rR][gG]") for section in sections}
-        if missing := [section for section, paths in found.items() if not paths]:
+        named = {section: glob_packed(section, "*.[mM][rR][gG]") for section in sections}
+        if missing := [section for section, paths in named.items() if not paths]:
             raise UserError(
                 f"--from {folder}: no .mrg files in section {missing[0]}; sections 02 to 23 are needed"
             )
-        splits[split] = partial(_trees_of, [path for paths in found.values() for path in paths], root, files)
+        splits[split] = partial(_trees_of, [path for paths in named.values() for path in paths], root, files)
     if extra:
         more = glob_packed(folder, extra)
         if not more:
@@ -185,11 +185,11 @@ def _trees_by_line(paths: list[Path], files: dict[str, dict[str, Any]]) -> Itera
     for path in paths:
         lines = TextFile(path)
         for number, line in enumerate(lines, 1):
-            at = f"{path}, line {number}"
+            place = f"{path}, line {number}"
             trees = [tree for _, tree in read_trees([line], str(path), number)]
             if len(trees) != 1:
-                raise UserError(f"{at}: {len(trees)} trees; each line needs one")
-            yield checked_root(trees[0], at, bare=True)
+                raise UserError(f"{place}: {len(trees)} trees; each line needs one")
+            yield checked_root(trees[0], place, bare=True)
         files[plain_name(path)] = lines.facts()
 
 

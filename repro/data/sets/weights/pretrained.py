@@ -22,7 +22,7 @@ class PretrainedWeights(OneStore):
 
     Attributes:
         family: decides the names of tensors, ``gpt2``, ``bert`` or ``vit``.
-        n_heads: H, which no shape tells.
+        n_heads: H, which does not follow from shapes.
     """
 
     parts: tuple[str, ...] = ("weights",)
@@ -47,8 +47,8 @@ class PretrainedWeights(OneStore):
                 f"--from {options.from_dir}: no {file} of {self.name} there; get the original file"
             )
         tensors, numbers = _sizes(path)
-        with path.open("rb") as theirs, writer.stream(file) as ours:
-            shutil.copyfileobj(theirs, ours, 1 << 20)
+        with path.open("rb") as source, writer.stream(file) as target:
+            shutil.copyfileobj(source, target, 1 << 20)
         digest = writer.files[file]["sha256"]
         self.compare(file, digest, str(path))
         counts = {"weights": {"examples": tensors, "parameters": numbers, "tokens": {}}}

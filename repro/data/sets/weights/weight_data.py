@@ -37,8 +37,8 @@ def open_weights(name: str) -> Weights:
     """
     data_set = find_data_set(name)
     if not isinstance(data_set, PretrainedWeights):
-        those = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
-        raise UserError(f"{name} holds no weights; those that do: {those}")
+        names = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
+        raise UserError(f"{name} holds no weights; those that do: {names}")
     store = open_store(name, data_set.default_variant)
     verify(store)
     from safetensors.torch import load_file

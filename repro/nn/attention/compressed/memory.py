@@ -116,13 +116,13 @@ class CompressedMemory(nn.Module, Remembers):
             raise ValueError("a compressed memory looks back only; it needs a causal layout")
         now = self.init_state(len(x)) if state is None else state
         outputs, total, count = [], x.new_zeros(len(x)), x.new_zeros(len(x))
-        for piece, where in pieces(x, layout, self.block):
+        for piece, part in pieces(x, layout, self.block):
             now, old, blocks = self._moved_on(now)
-            y, now = self._attend(piece, now, where)
+            y, now = self._attend(piece, now, part)
             outputs.append(touching(y, self.compression if old is None else None))
-            now["pending"] = with_new(now["pending"], piece, where, 2 * self.block - 1)
+            now["pending"] = with_new(now["pending"], piece, part, 2 * self.block - 1)
             if old is not None and self.training and self.learns:
-                total = total + self._lost(piece, old, blocks, where)
+                total = total + self._lost(piece, old, blocks, part)
                 count = count + (blocks > 0)
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         aux = self.reconstruction * total / count.clamp(min=1) if self.training and self.learns else None
@@ -136,10 +136,10 @@ class CompressedMemory(nn.Module, Remembers):
             made of it, ``(B,)``, 0 for rows that have none.
         """
         pending, size, state = state["pending"], self.block, dict(state)
-        due = pending["length"] >= size
-        blocks = due * (size // self.compression.rate)
-        state["pending"] = without(pending, size * due, size - 1)
-        if most(pending) < size or not may_hold(due):
+        full = pending["length"] >= size
+        blocks = full * (size // self.compression.rate)
+        state["pending"] = without(pending, size * full, size - 1)
+        if most(pending) < size or not may_hold(full):
             return state, None, blocks
         old = oldest(pending, size)
         past = {"memory": state["compressed"], "length": state["compressed_length"]}
@@ -148,7 +148,7 @@ class CompressedMemory(nn.Module, Remembers):
         state["compressed"] = past["memory"].copy_(new["memory"]) if in_place else new["memory"]
         state["compressed_length"] = new["length"]
         if in_place:
-            state["short"] = cleared(state["short"], due)
+            state["short"] = cleared(state["short"], full)
         return state, old, blocks
 
     def _attend(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State]:

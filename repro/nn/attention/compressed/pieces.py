@@ -20,15 +20,15 @@ def pieces(x: Tensor, layout: Layout, size: int) -> Iterator[tuple[Tensor, Layou
     if steps <= size:
         yield x, layout
         return
-    for at in range(0, steps, size):
-        cut = slice(at, at + size)
+    for begin in range(0, steps, size):
+        cut = slice(begin, begin + size)
         piece = x[:, cut]
         yield (
             piece,
             replace(
                 layout,
-                start=None if layout.start is None else layout.start + at,
-                lengths=None if layout.lengths is None else (layout.lengths - at).clamp(0, piece.shape[1]),
+                start=None if layout.start is None else layout.start + begin,
+                lengths=None if layout.lengths is None else (layout.lengths - begin).clamp(0, piece.shape[1]),
                 positions=None if layout.positions is None else layout.positions[..., cut],
                 stream=None if layout.stream is None else layout.stream[:, cut],
             ),

@@ -47,12 +47,12 @@ class MemoryCapture:
         self._tables: list[Tensor] = []  # of the short-term mixer's last call
 
     def take(self, steps: int) -> None:
-        """A piece of ``steps`` tokens comes to the short-term mixer."""
+        """Notes that the short-term mixer reads a piece of ``steps`` tokens."""
         self.held += steps
         self._tables = []
 
     def update(self, empty: bool, bins: Tensor | None) -> None:
-        """The next block of tokens goes into the memory.
+        """Notes that the memory takes the next block of tokens.
 
         Args:
             empty: the memory was empty.

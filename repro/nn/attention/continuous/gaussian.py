@@ -72,7 +72,7 @@ def _pieces(mean: Tensor, size: int) -> list[slice]:
     """Rows of ``mean (R, T)`` whose tables of ``size`` functions are made at once."""
     entries = _CPU_ENTRIES if mean.device.type == "cpu" else _GPU_ENTRIES
     rows = max(1, entries // max(1, mean.shape[1] * size))
-    return [slice(at, at + rows) for at in range(0, mean.shape[0], rows)]
+    return [slice(begin, begin + rows) for begin in range(0, mean.shape[0], rows)]
 
 
 def _densities(square: Tensor, variances: Tensor) -> Tensor:

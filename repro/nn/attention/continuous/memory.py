@@ -108,8 +108,8 @@ class ContinuousMemory(nn.Module, Remembers):
             raise ValueError("a continuous memory looks back only; it needs a causal layout")
         now = self.init_state(len(x), None, layout.settings) if state is None else state
         outputs, losses, counts = [], [], []
-        for piece, where in pieces(x, layout, self.block):
-            y, now, kl, count = self._step(piece, now, where)
+        for piece, part in pieces(x, layout, self.block):
+            y, now, kl, count = self._step(piece, now, part)
             outputs.append(y)
             losses.append(kl)
             counts.append(count)
@@ -148,9 +148,9 @@ class ContinuousMemory(nn.Module, Remembers):
         """The state with the oldest block of each row that has one; and the module that was not used."""
         stays, pending = remembered(self.short, layout.settings), state["pending"]
         size = stays + self.block
-        due, state = pending["length"] >= size, dict(state)
-        state["pending"] = without(pending, self.block * due, size - 1)
-        if most(pending) < size or not may_hold(due):
+        full, state = pending["length"] >= size, dict(state)
+        state["pending"] = without(pending, self.block * full, size - 1)
+        if most(pending) < size or not may_hold(full):
             return state, self.long.gate
         block, signal = oldest(pending, self.block), self.long.signal
         if signal.normed and layout.norm is not None:
@@ -161,15 +161,15 @@ class ContinuousMemory(nn.Module, Remembers):
         if signal.bins is not None:
             draws = layout.settings.first_draw + state["draws"]
             bins = draw_bins(state["attended"], draws, signal.samples, self.seed)
-            state["attended"] = torch.where(due[:, None], 0, state["attended"])
-            state["draws"] = state["draws"] + due
+            state["attended"] = torch.where(full[:, None], 0, state["attended"])
+            state["draws"] = state["draws"] + full
         past = state["coefficients"]
-        new = torch.where(due[:, None, None], self.long.update(past, block, updates == 0, bins), past)
+        new = torch.where(full[:, None, None], self.long.update(past, block, updates == 0, bins), past)
         in_place = "slots" in pending
         state["coefficients"] = past.copy_(new) if in_place else new
-        state["updates"] = torch.where(due, updates + 1, state["updates"])
+        state["updates"] = torch.where(full, updates + 1, state["updates"])
         if in_place and not stays:  # a short-term mixer without a memory sees its block so far
-            state["short"] = cleared(state["short"], due)
+            state["short"] = cleared(state["short"], full)
         return state, None
 
     def _divergence(self, mean: Tensor, variance: Tensor, counted: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ def regression(positions: Tensor, signal: ContinuousSignal) -> Tensor:
     """
     values = evaluate(positions, signal)
     gram = values.T @ values
-    gram.diagonal().add_(signal.ridge)
+    gram.diagonal().add_(signal.ridge)  # invertible also with fewer positions than functions
     return torch.linalg.solve(gram, values.T).T
 
 

@@ -116,6 +116,7 @@ def arrange(
         padding = torch.arange(steps, device=buckets.device) >= lengths[:, None, None, None]
         buckets = buckets.masked_fill(padding, count)
     fillers = buckets.new_full((rows, heads, rounds, per_round - steps), count)
+    # Stable, so that the tokens of a bucket keep the order of their places.
     ids, order = torch.cat([buckets, fillers], dim=-1).flatten(0, 1).sort(dim=-1, stable=True)
     places = torch.arange(rounds * per_round, device=order.device).view(rounds, per_round)
     slots = torch.empty_like(order).scatter_(-1, order, places.expand_as(order))[..., :steps]

@@ -24,7 +24,7 @@ def empty_buckets(
         hashing: the settings.
 
     Raises:
-        ValueError: the number of buckets follows from the length, and no capacity says it.
+        ValueError: the number of buckets depends on the length, which a capacity does not fix.
     """
     state = empty_cache(batch, {name: (heads, width) for name, width in widths.items()}, like, capacity)
     if not hashing.by_bucket:

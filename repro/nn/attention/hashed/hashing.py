@@ -91,7 +91,7 @@ class Hashing:
 
     @property
     def by_bucket(self) -> bool:
-        """Whether buckets decide who sees whom, apart from the order they give."""
+        """Whether buckets restrict the keys that a query sees, besides sorting."""
         return self.rounds > 0 and not self.across_buckets
 
     def sizes(self, length: int) -> list[int]:

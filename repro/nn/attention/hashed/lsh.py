@@ -92,7 +92,7 @@ class LSHAttention(nn.Module, Hashes):
         """An empty state.
 
         Raises:
-            ValueError: the number of buckets follows from the length, and no capacity says it.
+            ValueError: the number of buckets depends on the length, which a capacity does not fix.
         """
         widths = {"k": self.d_head, "v": self.d_value}
         hashing = settings.hashing or self.hashing

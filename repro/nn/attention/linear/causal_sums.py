@@ -59,17 +59,17 @@ class _CausalMean(torch.autograd.Function):
         y, total = v.new_empty(v.shape), v.new_empty(v.shape[:3])
         s, z = s.flatten(0, 1), z.flatten(0, 1)
         borders = []
-        for at in cuts.spans():
-            borders += [s, z]
-            qc, kc, vc = (cuts.take(t, at) for t in (q, k, v))
+        for span in cuts.spans():
+            borders += [s, z]  # the backward pass starts each group from the sums before it
+            qc, kc, vc = (cuts.take(t, span) for t in (q, k, v))
             weights = torch.bmm(qc, kc.mT).tril_()
             s_before, s = _running(torch.bmm(kc.mT, vc), s)
             z_before, z = _running(kc.sum(1), z)
             divisor = weights.sum(-1).add_((qc * z_before[:, None]).sum(-1)).add_(eps)
             sums = torch.bmm(weights, vc)
             torch.baddbmm(sums, qc, s_before, out=sums)
-            cuts.put(y, sums.div_(divisor[..., None]), at)
-            cuts.put(total[..., None], divisor[..., None], at)
+            cuts.put(y, sums.div_(divisor[..., None]), span)
+            cuts.put(total[..., None], divisor[..., None], span)
         ctx.save_for_backward(q, k, v, y, total, *borders)
         ctx.cuts = cuts
         heads = q.shape[0], q.shape[2]
@@ -83,13 +83,13 @@ class _CausalMean(torch.autograd.Function):
         grads = [torch.empty_like(t) for t in (q, k, v)]
         ds, dz = grad_s.flatten(0, 1), grad_z.flatten(0, 1)
         with without_autocast(q.device):
-            for i, at in reversed(list(enumerate(cuts.spans()))):
-                parts = [cuts.take(t, at) for t in (q, k, v, y, grad_y)]
-                divisor = cuts.take(total[..., None], at, 1.0)
+            for i, span in reversed(list(enumerate(cuts.spans()))):
+                parts = [cuts.take(t, span) for t in (q, k, v, y, grad_y)]
+                divisor = cuts.take(total[..., None], span, 1.0)  # fillers must not divide by 0
                 before = borders[2 * i], borders[2 * i + 1]
                 new, ds, dz = _back(parts, divisor, before, (ds, dz))
                 for grad, part in zip(grads, new, strict=True):
-                    cuts.put(grad, part, at)
+                    cuts.put(grad, part, span)
         return *grads, ds.view_as(grad_s), dz.view_as(grad_z), None, None
 
 
@@ -159,16 +159,16 @@ class _Cuts:
         for first in range(0, self.count, self.together):
             yield first, min(self.count, first + self.together)
 
-    def take(self, x: Tensor, at: tuple[int, int], fill: float = 0.0) -> Tensor:
+    def take(self, x: Tensor, span: tuple[int, int], fill: float = 0.0) -> Tensor:
         """Some chunks of ``x (B, T, H, E)`` as ``(B·H·n, c, E)``, filled up to whole chunks."""
-        first, last = at
+        first, last = span
         part = x[:, first * self.size : last * self.size].transpose(1, 2)
         missing = (last - first) * self.size - part.shape[2]
         if missing:
             part = pad(part, (0, 0, 0, missing), value=fill)
         return part.reshape(-1, self.size, x.shape[-1])
 
-    def put(self, x: Tensor, part: Tensor, at: tuple[int, int]) -> None:
+    def put(self, x: Tensor, part: Tensor, span: tuple[int, int]) -> None:
         """Writes chunks to their place in ``x (B, T, H, E)``."""
-        to = x[:, at[0] * self.size : at[1] * self.size].transpose(1, 2)
+        to = x[:, span[0] * self.size : span[1] * self.size].transpose(1, 2)
         to.copy_(part.view(*to.shape[:2], -1, to.shape[3])[:, :, : to.shape[2]])

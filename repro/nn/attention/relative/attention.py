@@ -57,9 +57,9 @@ class RelativeAttention(DistanceAttention):
         if not self.shared_biases:
             return
         if self.content_bias.shape != first.content_bias.shape:
-            ours, theirs = tuple(self.content_bias.shape), tuple(first.content_bias.shape)
+            own, other = tuple(self.content_bias.shape), tuple(first.content_bias.shape)
             raise ValueError(
-                f"layers with heads {theirs} and {ours} cannot share biases; set shared_biases: false"
+                f"layers with heads {other} and {own} cannot share biases; set shared_biases: false"
             )
         self.content_bias, self.position_bias = first.content_bias, first.position_bias
 
@@ -76,7 +76,7 @@ class RelativeAttention(DistanceAttention):
         return repeat_first(keys, size).unflatten(-1, (self.n_heads, self.d_head)).transpose(0, 1)
 
     def place_scores(self, place_query: Tensor, size: int, clamp_len: int | None = None) -> Tensor:
-        """For few queries: W goes to the query, since to project all distances would cost more."""
+        """Scores for few queries: W is applied to the query, since projecting all distances would cost more."""
         weight = self.place.weight.to(place_query.dtype).unflatten(0, (self.n_heads, self.d_head))
         scores = (place_query @ weight) @ self._table(size, clamp_len).to(place_query.dtype).T
         return repeat_first(scores.movedim(-1, 0), size).movedim(0, -1)

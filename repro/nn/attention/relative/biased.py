@@ -42,8 +42,8 @@ def attend_with_bias(
     bias = widened[:, :, 1:].reshape(place.shape)
     keys = torch.arange(size, device=query.device)
     back = torch.arange(size - steps, size, device=query.device)[:, None] - keys
-    seen = back >= 0 if window is None else (back >= 0) & (back < window)
+    visible = back >= 0 if window is None else (back >= 0) & (back < window)
     if memory_mask is not None:
-        seen = seen & pad(memory_mask, (0, steps), value=True)[:, None]
-    bias = bias.masked_fill(~seen, -torch.inf)
+        visible = visible & pad(memory_mask, (0, steps), value=True)[:, None]
+    bias = bias.masked_fill(~visible, -torch.inf)
     return scaled_dot_product_attention(query, key, value, bias, dropout, scale=scale)

@@ -29,10 +29,10 @@ Norm = Callable[[Tensor], Tensor]
 class DistanceAttention(nn.Module, Remembers, ABC):
     """Causal multi-head self-attention with scores ``(q_i + u) · k_j + p(q_i) · r_(i-j)``, over ``sqrt(E)``.
 
-    A subclass says what u, p and r are. No projection has a bias.
+    A subclass defines u, p and r. No projection has a bias.
 
     State in training: ``{"memory": (B, M, D), "length": (B,)}``, the last ``memory.mem_len`` inputs, whose keys and
-    values are computed anew with the weights of the day. In a pre-norm sublayer these are the inputs of the norm, which
+    values are computed anew with the current weights. In a pre-norm sublayer these are the inputs of the norm, which
     is computed anew, too, so that its gain has a gradient from the memory. A query sees the memory and the earlier
     tokens of its own call. The mixer does not detach.
 
@@ -142,8 +142,9 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         query, place_query = self.queries(query)
         size = distances.shape[1]
         scores = self.place_scores(place_query.squeeze(2), size, memory.clamp_len).transpose(0, 1)
-        where = (size - 1 - distances)[:, None].expand(-1, self.n_heads, -1)
-        scores = scores.gather(2, where).masked_fill(~attention_mask[:, None], -torch.inf) / math.sqrt(
+        # Slots are in the order of the ring, scores in that of distances.
+        index = (size - 1 - distances)[:, None].expand(-1, self.n_heads, -1)
+        scores = scores.gather(2, index).masked_fill(~attention_mask[:, None], -torch.inf) / math.sqrt(
             self.d_head
         )
         keys, values = (state["slots"][name].transpose(1, 2).to(query.dtype) for name in ("k", "v"))

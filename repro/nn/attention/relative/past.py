@@ -85,13 +85,13 @@ def write(state: State, key: Tensor, value: Tensor, layout: Layout) -> State:
     last = torch.arange(steps - count, steps, device=start.device)
     if layout.lengths is None:
         end, places = start + steps, start[:, None] + last
-        news = [new[:, steps - count :] for new in (key, value)]
+        latest = [new[:, steps - count :] for new in (key, value)]
     else:
         end, tokens = start + layout.lengths, layout.lengths[:, None] - steps + last
         # Padding is written where the next token will be: that slot is not read before.
         places = torch.where(tokens < 0, end[:, None], start[:, None] + tokens)
-        news = [new[rows, tokens.clamp(min=0)] for new in (key, value)]
-    for name, new in zip(("k", "v"), news, strict=True):
+        latest = [new[rows, tokens.clamp(min=0)] for new in (key, value)]
+    for name, new in zip(("k", "v"), latest, strict=True):
         slots[name].index_put_((rows, places % size), new.to(slots[name].dtype))
     return {"slots": slots, "length": end}
 
