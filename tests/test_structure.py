@@ -24,7 +24,7 @@ BUDGETS = {
     "nn": 4400,
     "report": 2175,
     "repro": 1300,
-    "tasks": 3050,
+    "tasks": 3060,
     "training": 950,
     "verify": 200,
 }

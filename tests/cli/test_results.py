@@ -13,6 +13,7 @@ from repro.cli.main import main
 from repro.ledger import start
 from repro.paths import results_dir
 from repro.record import LEDGER
+from repro.report.formats import terminal
 from repro.report.render import write_tables
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
@@ -136,9 +137,8 @@ def test_list_is_as_wide_as_the_terminal(workshop: Workshop, monkeypatch: pytest
     def words(shown: str) -> list[str]:
         return sorted(word for word in shown.split() if word.strip("-"))
 
-    monkeypatch.delenv("COLUMNS", raising=False)
     wide = tables()
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(terminal, "terminal_width", lambda: 100)
     narrow = tables()
     assert max(map(len, narrow.splitlines())) <= 100 < max(map(len, wide.splitlines()))
     assert words(narrow) == words(wide)

@@ -1,7 +1,6 @@
 """Rows and records in a terminal: the table after a run, one run in full, the difference of two."""
 
 import itertools
-import os
 import shutil
 import sys
 import textwrap
@@ -28,12 +27,17 @@ def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
     from tabulate import tabulate
 
     table = [list(headers), *([text.clean(cell) for cell in row] for row in rows)]
-    if sys.stdout.isatty() or "COLUMNS" in os.environ:
-        widths = _widths(table, shutil.get_terminal_size().columns)
+    if width := terminal_width():
+        widths = _widths(table, width)
         fill = partial(textwrap.fill, break_on_hyphens=False, break_long_words=False)
         table = [list(map(fill, row, widths)) for row in table]
     # Numbers come as they must be shown; tabulate must not parse them again.
     return tabulate(table[1:], headers=table[0], tablefmt="simple", disable_numparse=True)
+
+
+def terminal_width() -> int | None:
+    """Columns of the terminal; None where standard output is a file or a pipe."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def _widths(table: Sequence[Sequence[str]], total: int) -> list[int]:

@@ -3,6 +3,7 @@ import dataclasses
 import pytest
 
 from repro.record import Measurement
+from repro.report.formats import terminal
 from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.formats.terminal import diff_runs, render, show_run, sparkline, terminal_table
 
@@ -58,7 +59,7 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
 
 def test_a_document_as_text(monkeypatch):
     grid = Grid(("row", "words"), ((Link("toy:a-b:" + "c" * 50, "", ""), VerdictWord("open", "word " * 20)),))
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(terminal, "terminal_width", lambda: 100)
     output = render(
         [Heading(1, "Title"), Paragraph("a\x1b[2J"), Bullets(("one", "two")), Figure("x.svg", "x"), grid]
     )
@@ -68,7 +69,7 @@ def test_a_document_as_text(monkeypatch):
     assert "toy:a-b:" + "c" * 50 in table, "a name without spaces is not wrapped"
     assert len(table.split("\n")) > 4, "words are wrapped"
     assert max(map(len, table.split("\n"))) <= 100
-    monkeypatch.delenv("COLUMNS")
+    monkeypatch.undo()
     assert len(render([grid]).split("\n")) == 3, "no terminal, no width"
 
 
