@@ -2,11 +2,12 @@
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -250,3 +251,27 @@ def test_committed_levels_cover_every_reduced_recipe() -> None:
     covered = {(row["data"], row["setting"]) for row in rows()}
     missing = {case.key[:2] for case in cases} - covered
     assert not missing, "run `python -m benchmarks.competence`"
+
+
+def test_only_what_the_file_lacks_is_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = {"data": "a", "setting": "", "metric": "percent", "method": "guess", "value": 1.0, "items": 3}
+    new = {**old, "data": "b"}
+
+    class Stub(NamedTuple):
+        key: tuple[str, str, str]
+        result: dict[str, object] | None
+
+        def rows(self) -> list[dict[str, object]]:
+            assert self.result is not None, "not computed again"
+            return [self.result]
+
+    (tmp_path / competence.FILE).write_text(json.dumps([old, {**old, "data": "gone"}]))
+    monkeypatch.setenv("REPRO_RESULTS", str(tmp_path))
+    monkeypatch.setattr(sys, "argv", ["competence"])
+    monkeypatch.setattr(competence, "cases", lambda: [Stub(("b", "", "B"), new), Stub(("a", "", "A"), None)])
+    competence.main()
+    assert json.loads((tmp_path / competence.FILE).read_text()) == [old, new]
+    monkeypatch.setattr(sys, "argv", ["competence", "--again"])
+    monkeypatch.setattr(competence, "cases", lambda: [Stub(("a", "", "A"), {**old, "value": 2.0})])
+    competence.main()
+    assert json.loads((tmp_path / competence.FILE).read_text()) == [{**old, "value": 2.0}]
