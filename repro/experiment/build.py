@@ -95,6 +95,8 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     parser = _parser(sections)
     try:
         config = _parse(parser, sections)
+        if "trainer" in sections and config.trainer.max_steps < 1:  # before a schedule misses its updates
+            raise ValueError(f"trainer.max_steps must be at least 1 update, not {config.trainer.max_steps}")
         with torch.device("meta") if meta else contextlib.nullcontext():
             built = parser.instantiate(config)
         check_makers(built["model"])

@@ -12,7 +12,13 @@ from repro.errors import nearest
 _PLACE = re.compile(r'key "([^"]+)":|class_path \'([^\']+)\':|class: (?=[OG].*?class_path=\'([^\']+))')
 _HEADINGS = r"(?:Does not validate|Errors:|Subtypes:|Given value).*|Problem with given|Parser (?=key)"
 _NOISE = re.compile(rf"^[ -]+|{_HEADINGS}|Type \S.* callable class: |\.? Got value: Namespace\(.*")
-_WEAK = ("Expected a <class 'NoneType'>", "Expected a path", "Expected '", "Import path")
+_WEAK = (
+    "Expected a <class 'NoneType'>",
+    "Expected a path",
+    "Expected a dot import path",
+    "Expected '",
+    "Import path",
+)
 _KEY = re.compile(r"(?:Group '(.+)'.* |^|accept )[Oo]ption '((?:(?:trainer|checkpoints|stop)\.)?[^'.]+)")
 _KIND = re.compile(r"Expected a (?:<class '|typing\.)?(.+?)(?:'>)?(?:\. Got value: (.*))?$")
 

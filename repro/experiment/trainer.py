@@ -66,9 +66,6 @@ def make_trainer(
     """
     settings = dict(arguments)
     refuse_unsupported(settings)
-    if settings.get("max_steps", -1) < 1:
-        steps = settings.get("max_steps")
-        raise UserError(f"trainer.max_steps must be at least 1 optimiser update, not {steps}")
     refuse_sharding(settings.get("strategy"))
     settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
     if isinstance(settings.get("val_check_interval"), int):

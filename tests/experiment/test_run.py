@@ -331,11 +331,6 @@ def test_the_precision_of_products_is_part_of_the_hash_and_set_for_the_run(works
         prepare(tiny(matmul_precision="higher"), 1)
 
 
-def test_no_steps_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="max_steps"):
-        make_trainer({"max_steps": -1}, [], tmp_path, DurableIO())
-
-
 def test_seeds_differ_and_repeat(workshop: Workshop) -> None:
     def first_weight(seed: int) -> torch.Tensor:
         return next(iter(prepare(tiny(), seed).parts.task.parameters())).detach()

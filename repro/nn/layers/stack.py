@@ -114,12 +114,14 @@ class Blocks:
         """Builds a stack of ``n_layers`` layers, with cross-attention where ``cross``.
 
         Raises:
-            ValueError: ``cross`` is wanted and no maker was given, or there is no mixer.
+            ValueError: ``cross`` is wanted and no maker was given, or there is no mixer or no layer.
         """
         if cross and self.cross is None:
             raise ValueError("a decoder that attends to an encoder needs blocks.cross")
         if not self.mixers:
             raise ValueError("blocks.mixers is empty; give at least one")
+        if n_layers < 1:
+            raise ValueError(f"a stack needs at least 1 layer, not {n_layers}")
         layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
         share(layer["mix"].body for layer in layers)
         norm = self.final_norm(self.d_out(d_model)) if self.final_norm else nn.Identity()
