@@ -9,7 +9,7 @@ from torch import Tensor
 
 from repro.batches import PairBatch
 from repro.nn.layers.shortcut import beginnings
-from repro.tasks import Translation
+from repro.tasks.optim import profiling
 from tests.models import golden_adaptive, golden_weighted
 from tests.parity.golden import Golden, check, read
 from tests.parity.pairs import overrides, pairs
@@ -43,7 +43,7 @@ def trained_as(golden: Golden, monkeypatch: pytest.MonkeyPatch, **more: Any) -> 
     task, arguments = make_task(f"{PAPER}/iwslt14@adaptive", overrides(settings) | given | more)
     golden_adaptive.fill(task.module, unprofiled(golden_weighted.both(golden.first_weights)))
     data = SimpleNamespace(trainer=None, num_workers=0, train_dataloader=lambda: steps[0])
-    monkeypatch.setattr(Translation, "data", data)
+    monkeypatch.setattr(profiling, "datamodule_of", lambda trainer: data)
     return train(task, arguments, steps)
 
 
