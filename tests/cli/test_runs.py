@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from repro.cli.runs import conclude, parse_overrides
+from repro.cli.runs import conclude, parse_overrides, same_weights
 from repro.events import EventLog, status
-from repro.record import RunRecord
+from repro.record import RunRecord, write_record
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
 
@@ -131,6 +131,15 @@ def test_a_run_names_the_records_that_have_its_weights(
     assert line in capsys.readouterr().out
     conclude(replace(again, checkpoint_sha256="0" * 64))
     assert "bit for bit" not in capsys.readouterr().out
+
+
+def test_runs_without_weights_are_not_equal(
+    trained: TrainedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = RunRecord.from_json(trained.workshop.records()[0].read_text())
+    monkeypatch.setenv("REPRO_RESULTS", str(tmp_path))
+    write_record(replace(record, checkpoint_sha256=None), tmp_path / "runs")
+    assert same_weights(replace(record, checkpoint_sha256=None, finished="2099-01-02T03:04:05Z")) == []
 
 
 def test_the_run_folder_has_model_tokeniser_config_and_status(trained: TrainedRun) -> None:
