@@ -210,7 +210,7 @@ def gpt2_blocks(n_heads: int, d_ff: int, dropout: float = 0.1) -> Blocks:
 
 def begin_positions_at_zero(body: Body) -> None:
     """Sets the learned positions of a body, if it has any, to 0."""
-    for module in body.modules():
+    for module in body.positions.modules():
         if isinstance(module, LearnedPositions):
             nn.init.zeros_(module.table.weight)
 
