@@ -48,6 +48,7 @@ from repro.nn.positions.axial import AxialPositions
 from repro.nn.positions.positions import (
     Added,
     Concatenated,
+    InputPositions,
     LayerPositions,
     LearnedPositions,
     NoPositions,
@@ -58,7 +59,7 @@ from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import CallSettings, MemorySettings
 from repro.nn.vocabularies.adaptive import AdaptiveVocabulary
 from repro.nn.vocabularies.ctc import CtcHead
-from repro.nn.vocabularies.embeddings import TokenEmbedding, VectorEmbedding
+from repro.nn.vocabularies.embeddings import InputLayer, TokenEmbedding, VectorEmbedding
 from repro.nn.vocabularies.heads import LinearHead, PaddedScores, TokenScores, padded_scores, token_scores
 from repro.nn.vocabularies.mixture import PixelVocabulary
 from repro.nn.vocabularies.perceptron import PerceptronEmbedding, PerceptronHead
@@ -87,6 +88,8 @@ __all__ = [
     "FusedLinear",
     "Hashing",
     "InfusedAttention",
+    "InputLayer",
+    "InputPositions",
     "LSHAttention",
     "LayerPositions",
     "Layout",
