@@ -22,8 +22,11 @@ def draw(
     n: int,
     generator: torch.Generator | None = None,
     temperature: float = 1.0,
+    cached: bool = True,
 ) -> Tensor:
-    """Completes pictures value by value with carried state: each value is one step.
+    """Completes pictures value by value.
+
+    Both ways draw the same pictures from the same random numbers, up to rounding, where a mixer's state loses nothing.
 
     Args:
         net: in any mode; dropout is off meanwhile. Its vocabulary's tokens are values.
@@ -31,6 +34,7 @@ def draw(
         n: values of a picture, the known ones among them.
         generator: of random numbers, on any device; None uses the global one of the model's device.
         temperature: divides the log-probabilities, above 0.
+        cached: with carried state, each value is one step; False reads all values again for every value.
 
     Returns:
         ``(B, n)``, the known values in front. A picture whose first value was predicted behind a value 0 is drawn with
@@ -39,34 +43,12 @@ def draw(
     Raises:
         ValueError: nothing is known or there is nothing to draw.
         FloatingPointError: the model's outputs are not numbers.
+
+    Source: Katharopoulos et al. 2020, section 4.2: the softmax and hashing baselines read all values again.
     """
     known = _checked(known, n)
-    with evaluating(net):
-        state = net.init_state(len(known), capacity=n - 1)
-        if known.shape[1] > 1:
-            state = net.decode(known[:, :-1], state).state
-    drawn = sample(net, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, drawn.ids], dim=1)
-
-
-def draw_by_recomputing(
-    net: LanguageModelProtocol,
-    known: Tensor,
-    n: int,
-    generator: torch.Generator | None = None,
-    temperature: float = 1.0,
-) -> Tensor:
-    """Draws like :func:`draw`, without state: for every value the network reads everything before it again.
-
-    Both draw the same pictures from the same random numbers, up to rounding, where a mixer's state loses nothing.
-
-    Args: as for :func:`draw`.
-
-    Source: Katharopoulos et al. 2020, section 4.2: so the softmax and hashing baselines draw.
-    """
-    known = _checked(known, n)
-    state, first = _read(known[:, :-1]), known[:, -1]
-    drawn = sample(_Anew(net), state, first, n - known.shape[1], None, temperature, generator=generator)
+    model, state = _reader(net, known[:, :-1], n - 1, cached)
+    drawn = sample(model, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
     return torch.cat([known, drawn.ids], dim=1)
 
 
@@ -97,6 +79,15 @@ class _Anew:
 def _read(ids: Tensor) -> State:
     """The state of a model that has read values ``(B, T)`` and keeps nothing else."""
     return {"stream": {"ids": ids}, "memory": {}}
+
+
+def _reader(net: LanguageModelProtocol, ids: Tensor, capacity: int, cached: bool) -> tuple[Decodable, State]:
+    """A model that has read values ``(B, T)``, and its state."""
+    if not cached:
+        return _Anew(net), _read(ids)
+    with evaluating(net):
+        state = net.init_state(len(ids), capacity=capacity)
+        return net, net.decode(ids, state).state if ids.shape[1] else state
 
 
 @dataclass(frozen=True)
@@ -191,13 +182,7 @@ def _seconds(
 ) -> float:
     """Seconds for a run of :func:`_runs` in pictures ``(B, n)``."""
     start, length = run
-    model: Decodable = net if cached else _Anew(net)
-    with evaluating(net):
-        if not cached:
-            state = _read(ids[:, :start])
-        else:
-            state = net.init_state(len(ids), capacity=ids.shape[1] - 1)
-            state = net.decode(ids[:, :start], state).state if start else state
+    model, state = _reader(net, ids[:, :start], ids.shape[1] - 1, cached)
     _wait(ids)
     started = clock()
     sample(model, state, ids[:, start], length, None)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from repro.models import DecoderLM
 from repro.models import draw as drawing
-from repro.models.draw import Drawing, draw, draw_by_recomputing, timed_drawing
+from repro.models.draw import Drawing, draw, timed_drawing
 from repro.nn import (
     Blocks,
     FeedForward,
@@ -22,6 +22,7 @@ from repro.nn import (
 from tests.models.tiny import language_model
 
 N = 12
+draw_anew = partial(draw, cached=False)
 EVERYWHERE = Hashing(chunk=N, across_buckets=True)  # one chunk: everybody sees the whole past
 MIXERS = [FullAttention, LinearAttention, partial(LSHAttention, hashing=EVERYWHERE)]
 
@@ -52,8 +53,8 @@ def test_both_ways_draw_the_same_pictures(mixer: Callable[..., nn.Module], known
     assert net.training
     assert result.shape == (3, N)
     assert torch.equal(result[:, : N - 1], draw(net, known, N, seeded())[:, : N - 1])
-    assert torch.equal(result, draw_by_recomputing(net, known, N, seeded()))
-    assert not torch.equal(result, draw_by_recomputing(net, known, N, seeded(4)))
+    assert torch.equal(result, draw_anew(net, known, N, seeded()))
+    assert not torch.equal(result, draw_anew(net, known, N, seeded(4)))
     first = known[:, None] if known.dim() == 1 else known
     assert torch.equal(result[:, : first.shape[1]], first)
     assert len(result[:, first.shape[1] :].unique()) > 9
@@ -81,16 +82,16 @@ def test_a_low_temperature_draws_the_likeliest_values() -> None:
             likeliest = net.vocabulary.log_probs(net(values).y[:, -1]).argmax(-1)
             values = torch.cat([values, likeliest[:, None]], dim=1)
     assert torch.equal(result, values)
-    assert torch.equal(draw_by_recomputing(net, known, 6, seeded(), temperature=1e-6), values)
+    assert torch.equal(draw_anew(net, known, 6, seeded(), temperature=1e-6), values)
 
 
 def test_the_vocabulary_may_be_an_ordinary_one() -> None:
     net = language_model(9)
     result = draw(net, torch.tensor([1, 2]), N, seeded())
-    assert torch.equal(result, draw_by_recomputing(net, torch.tensor([1, 2]), N, seeded()))
+    assert torch.equal(result, draw_anew(net, torch.tensor([1, 2]), N, seeded()))
 
 
-@pytest.mark.parametrize("way", [draw, draw_by_recomputing])
+@pytest.mark.parametrize("way", [draw, draw_anew])
 def test_nothing_to_draw_and_nothing_known(way: object) -> None:
     for known, n in ((torch.zeros(2, 4, dtype=torch.long), 4), (torch.zeros(2, 0, dtype=torch.long), 4)):
         with pytest.raises(ValueError, match=f"of 4 values {known.shape[1]}"):
