@@ -253,7 +253,7 @@ def conclude(record: RunRecord, every: bool = False) -> None:
 
 
 def same_weights(record: RunRecord) -> list[RunRecord]:
-    """Other records of the run that end with the same weights; none where a run has no weights."""
+    """Returns other records of the run with equal weights; none where the run has no weights."""
     if record.checkpoint_sha256 is None:
         return []
     known = read_records(*(folder / record.experiment for folder in records_dirs())).good

@@ -104,10 +104,10 @@ def summarised(tested: Iterable[Tested]) -> list[Tested]:
     return [one for tried in attempts.values() for one in ([t for t in tried if t.counts] or tried[-1:])]
 
 
-def _is_official(met: CodeComparison, paper: Paper) -> bool:
-    """Whether one of the repositories that were compared is the authors'."""
-    theirs = {url.partition("github.com/")[2] for url in paper.about.official_code}
-    return any(code.partition("@")[0] in theirs for code in met.codes)
+def _is_official(comparison: CodeComparison, paper: Paper) -> bool:
+    """Checks whether one of the compared repositories is the authors' own."""
+    official = {url.partition("github.com/")[2] for url in paper.about.official_code}
+    return any(code.partition("@")[0] in official for code in comparison.codes)
 
 
 def _largest(met: Iterable[CodeComparison], kind: str) -> float | None:

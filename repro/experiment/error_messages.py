@@ -56,7 +56,7 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
 
 
 def _located(path: str, importable: Sequence[str]) -> object:
-    """What a dotted path names; None below packages that class paths may not name, whose code is not run."""
+    """Imports what a dotted path names; None, and no import, outside of packages that class paths may name."""
     allowed = any(f"{path}.".startswith(f"{package}.") for package in importable)
     return locate(path) if allowed else None
 

@@ -82,7 +82,7 @@ def _read(ids: Tensor) -> State:
 
 
 def _reader(net: LanguageModelProtocol, ids: Tensor, capacity: int, cached: bool) -> tuple[Decodable, State]:
-    """A model that has read values ``(B, T)``, and its state."""
+    """Returns a model that has read values ``(B, T)``, and its state."""
     if not cached:
         return _Anew(net), _read(ids)
     with evaluating(net):

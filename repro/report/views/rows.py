@@ -50,7 +50,7 @@ def _listed(evidence: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
 
 
 def listing(evidence: Evidence, paper: str | None) -> Document:
-    """What `repro list` shows: the rungs of every paper, or the tables, recipes and tests of one."""
+    """Builds the document of `repro list`: rungs of every paper, or tables, recipes and tests of one."""
     if paper:
         return _paper_listing(evidence, evidence.tested[paper])
     grid = rungs_grid(evidence, evidence.papers)
