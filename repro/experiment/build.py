@@ -95,8 +95,8 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     parser = _parser(sections)
     try:
         config = _parse(parser, sections)
-        if "trainer" in sections and config.trainer.max_steps < 1:  # before a schedule misses its updates
-            raise ValueError(f"trainer.max_steps must be at least 1 update, not {config.trainer.max_steps}")
+        if "trainer" in sections:  # before a schedule misses its updates
+            _check_updates(config.trainer.get("max_steps"))
         with torch.device("meta") if meta else contextlib.nullcontext():
             built = parser.instantiate(config)
         check_makers(built["model"])
@@ -164,6 +164,12 @@ def explain(message: str) -> str:
     """Returns an error of the configuration parser about a recipe in one line."""
     keys = [key for section in (Trainer, Checkpoints, StopRule) for key in signature(section).parameters]
     return one_line(message, (*HEADER, *SECTIONS, *keys), IMPORTABLE)
+
+
+def _check_updates(count: int | None) -> None:
+    """Raises ValueError unless a recipe says how many updates it trains for, at least one."""
+    if count is None or count < 1:
+        raise ValueError(f"trainer.max_steps must be at least 1 update, not {count}")
 
 
 def _parser(sections: Config) -> ArgumentParser:
