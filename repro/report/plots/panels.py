@@ -23,6 +23,7 @@ ROW, LETTER, KEY = 15, 6.5, 42  # of a line of words, of a letter, of the key of
 MARKS = 15  # on a learning curve, at most
 FACTOR_X, FACTOR_Y = 8, 30  # an axis is logarithmic where its values span more
 NUMBER = "{x:,.6g}"
+WIDE = {"linewidth": 7, "alpha": 0.4, "marker": "none"}
 
 
 def chart(content: Chart) -> Figure:
@@ -36,7 +37,9 @@ def chart(content: Chart) -> Figure:
     figure = Figure(figsize=(width / 72, height / 72))
     for i, panel in enumerate(panels, 1):
         _panel(figure.add_subplot(rows, columns, i), panel)
-    handles = [Line2D([], [], **_look(look), label=clean(name)) for look, name in enumerate(content.names)]
+    wide = {line.look for panel in panels for line in panel.lines if line.wide}
+    looks = [_look(look) | (WIDE if look in wide else {}) for look in range(len(content.names))]
+    handles = [Line2D([], [], **look, label=clean(name)) for look, name in zip(looks, content.names, strict=True)]
     legend(figure, content.title, handles, keys)
     return figure
 
@@ -96,7 +99,7 @@ def _line(axes: Axes, panel: Panel, line: PlotLine, places: dict[Value, float]) 
     size, every = (6, 1) if panel.settings else (4, -(-len(line.points) // MARKS))
     look = _look(line.look) | {"markersize": size, "markevery": every}
     look |= {"linewidth": 0.8, "alpha": 0.45, "marker": "none"} if line.thin else {"zorder": 3}
-    look |= {"linewidth": 7, "alpha": 0.4, "marker": "none"} if line.wide else {}
+    look |= WIDE if line.wide else {}
     for words, stretch in groupby(line.points, key=lambda point: isinstance(point[0], str)):
         points = [(places[x], math.nan if y is None else y) for x, y in stretch]
         axes.plot(*zip(*points, strict=True), **look | ({"linestyle": "none"} if words else {}))
