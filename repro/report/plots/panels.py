@@ -39,7 +39,9 @@ def chart(content: Chart) -> Figure:
         _panel(figure.add_subplot(rows, columns, i), panel)
     wide = {line.look for panel in panels for line in panel.lines if line.wide}
     looks = [_look(look) | (WIDE if look in wide else {}) for look in range(len(content.names))]
-    handles = [Line2D([], [], **look, label=clean(name)) for look, name in zip(looks, content.names, strict=True)]
+    handles = [
+        Line2D([], [], **look, label=clean(name)) for look, name in zip(looks, content.names, strict=True)
+    ]
     legend(figure, content.title, handles, keys)
     return figure
 
