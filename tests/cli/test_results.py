@@ -144,7 +144,7 @@ def test_list_is_as_wide_as_the_terminal(workshop: Workshop, monkeypatch: pytest
     assert words(narrow) == words(wide)
 
 
-def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:
+def test_figures_as_pdf_for_papers(own_run: TrainedRun, tmp_path: Path) -> None:
     output = call("tables", "--pdf", str(tmp_path / "figures"))
     made = sorted((tmp_path / "figures").iterdir())
     assert output.code == 0
@@ -154,7 +154,7 @@ def test_figures_as_pdf_for_papers(trained: TrainedRun, tmp_path: Path) -> None:
     call("tables", "--check", "--pdf", "x").refused("--pdf")
 
 
-def test_a_run_at_reduced_scale_is_never_a_row(trained: TrainedRun) -> None:
+def test_a_run_at_reduced_scale_is_never_a_row(own_run: TrainedRun) -> None:
     rows = call("list", PAPER, "--json").json()
     assert {row["verdict"] for row in rows} <= {"no recipe", "not run"}
     assert all(row["measured"] is None for row in rows)
@@ -209,6 +209,7 @@ def test_a_withdrawn_record_counts_no_more_and_its_run_is_to_do_again(own_run: T
     ],
 )
 def test_a_withdrawal_that_says_too_little(own_run: TrainedRun, words: list[str], named: str) -> None:
+    assert call("tables").code == 0
     ledger = own_run.workshop.results / "runs" / LEDGER
     before = ledger.read_bytes()
     call("tables", *words).refused(named)
