@@ -30,9 +30,6 @@ def register(verbs: Verbs) -> None:
         "--gpu", action="append", default=[], metavar="NAME",
         help="H200, H100, A100, V100, P100, P40, '1080 Ti'; again for more (default: H100, A100, V100, the paper's)",
     )  # fmt: skip
-    cost.add_argument(
-        "--utilisation", type=float, metavar="SHARE", help="share of the peak that is reached (default 0.3)"
-    )
     form = cost.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", action="store_true", help="print tables by paper, as in docs/cost.md")
@@ -41,27 +38,21 @@ def register(verbs: Verbs) -> None:
 
 
 def show_costs(args: argparse.Namespace) -> None:
-    from repro.experiment.costs.estimate import UTILISATION
     from repro.experiment.costs.gpus import gpu_named
     from repro.experiment.costs.page import page
     from repro.experiment.costs.show import as_json, chosen, describe
 
-    share = UTILISATION if args.utilisation is None else args.utilisation
-    if not 0 < share <= 1:
-        raise UserError(f"--utilisation must be above 0 and at most 1, not {share:g}")
     gpus = [gpu_named(name) for name in args.gpu]
-    if args.markdown and (gpus or args.utilisation or args.scale != "paper"):
-        raise UserError(
-            "--markdown is for scale paper and has its own GPUs; leave out --scale, --gpu, --utilisation"
-        )
+    if args.markdown and (gpus or args.scale != "paper"):
+        raise UserError("--markdown is for scale paper and has its own GPUs; leave out --scale, --gpu")
     costs = counted(args)
     if args.markdown:
         print(page(costs), end="")
     elif args.json:
-        print(json.dumps([as_json(one, chosen(gpus, one), share) for one in costs], indent=1))
+        print(json.dumps([as_json(one, chosen(gpus, one)) for one in costs], indent=1))
     else:
         for one in costs:
-            print(describe(one, chosen(gpus, one), share) + "\n", flush=True)
+            print(describe(one, chosen(gpus, one)) + "\n", flush=True)
 
 
 def counted(args: argparse.Namespace) -> Iterator["Cost"]:
@@ -84,7 +75,7 @@ def counted(args: argparse.Namespace) -> Iterator["Cost"]:
 
 def cost_of_plan(plan: "Plan") -> str:
     """A line for a dry run: FLOPs of the runs, and the GPU hours that follow."""
-    from repro.experiment.costs.estimate import UTILISATION, cost
+    from repro.experiment.costs.estimate import cost
     from repro.experiment.costs.gpus import MODERN
     from repro.experiment.costs.show import flops, number, size
 
@@ -100,12 +91,9 @@ def cost_of_plan(plan: "Plan") -> str:
     except UserError as error:
         return f"cost: not counted, {error}"
     costs = [each[spec.experiment, spec.scale] for spec in plan.runs]
-    hours = [
-        f"{number(sum(one.gpu_hours(gpu, UTILISATION) or 0.0 for one in costs))} on {gpu.name}"
-        for gpu in MODERN
-    ]
+    hours = [f"{number(sum(one.gpu_hours(gpu) or 0.0 for one in costs))} on {gpu.name}" for gpu in MODERN]
     most = size(max(one.row.peak for one in costs))
     return (
-        f"cost: {flops(sum(one.flops for one in costs))} of training, GPU hours {', '.join(hours)} at "
-        f"{UTILISATION:.0%} of the peak; at least {most} of GPU memory (`repro cost` says more)"
+        f"cost: {flops(sum(one.flops for one in costs))} of training, GPU hours {', '.join(hours)} by a model; "
+        f"at least {most} of GPU memory (`repro cost` shows more)"
     )

@@ -10,10 +10,11 @@ from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.costs.batches import BatchSize, whole_size
 from repro.experiment.costs.gpus import Gpu, gpu_of
+from repro.experiment.costs.roofline import Arithmetic, arithmetic_of, update_seconds
 from repro.experiment.costs.step import StepCost, cache_key, step_cost
+from repro.nn import BidirectionalLSTM
 from repro.recipe import Recipe
 
-UTILISATION = 0.3
 # Tokens of training texts, which say how many updates an epoch of a stage has.
 TOKENS = {"wikitext-103/words": 103_227_021, "wikitext-2/bytes": 10_797_148, "books/bpe29000": 700_000_000}
 LONGEST = "every example has the greatest length: an upper bound"
@@ -64,8 +65,9 @@ class Cost:
     notes: tuple[str, ...]
 
     @property
-    def precision(self) -> str:
-        return str((self.recipe.config.get("trainer") or {}).get("precision") or "32-true")
+    def arithmetic(self) -> Arithmetic:
+        """The recipe's own."""
+        return arithmetic_of(self.recipe)
 
     @property
     def own_gpu(self) -> Gpu | None:
@@ -104,10 +106,16 @@ class Cost:
                 return n
         return None
 
-    def gpu_hours(self, gpu: Gpu, utilisation: float) -> float | None:
-        """Hours of one GPU; None where it cannot compute in the recipe's precision."""
-        peak = gpu.peak(self.precision)
-        return None if peak is None else self.flops / (peak * utilisation) / 3600
+    def gpu_hours(self, gpu: Gpu, arithmetic: Arithmetic | None = None) -> float | None:
+        """Hours of one GPU in some arithmetic, by default the recipe's; None where it has no such unit."""
+        parts = self.parts(gpu) or 1
+        hours = 0.0
+        for phase in self.phases:
+            seconds = update_seconds(phase.step.operations, gpu, arithmetic or self.arithmetic, parts)
+            if seconds is None:
+                return None
+            hours += phase.updates * seconds / 3600
+        return hours
 
 
 def cost(recipe: Recipe) -> Cost:
@@ -116,7 +124,8 @@ def cost(recipe: Recipe) -> Cost:
     Raises:
         UserError: the recipe cannot be built, or has no updates.
     """
-    data = build(recipe, meta=True).data
+    parts = build(recipe, meta=True)
+    data = parts.data
     trainer = recipe.config.get("trainer") or {}
     updates = int(trainer.get("max_steps", 0))
     if updates < 1:
@@ -127,7 +136,9 @@ def cost(recipe: Recipe) -> Cost:
         notes.append("how many updates the stages have is not known without the data: all at the full length")
     if recipe.config.get("stop"):
         notes.append("the run may end earlier: it has a stop rule")
-    if not str(trainer.get("precision") or "32").startswith("32"):
+    if any(isinstance(module, BidirectionalLSTM) for module in parts.task.modules()):
+        notes.append("hours count kernels of each token, which cuDNN joins: an upper bound")
+    if arithmetic_of(recipe) is Arithmetic.HALF:
         notes.append("memory is counted in float32: an upper bound")
     sizes = [(n, whole_size(data, seq_len)) for n, seq_len in lengths or [(updates, None)]]
     phases = tuple(Phase(n, size, _cached(recipe, size)) for n, size in sizes)

@@ -1,9 +1,8 @@
-"""GPUs by name and memory. What they compute at most is in :mod:`repro.tasks.costs.flops`."""
+"""GPUs by name, memory and bandwidth. What they compute at most is in :mod:`repro.tasks.costs.flops`."""
 
 from typing import NamedTuple
 
 from repro.errors import UserError, nearest
-from repro.tasks.costs.flops import peak_flops
 
 GIB = 1 << 30
 USABLE = 0.92  # of its memory: the driver, the context and gaps between blocks take the rest
@@ -15,14 +14,12 @@ class Gpu(NamedTuple):
     Attributes:
         name: as in the table of peaks.
         memory: GiB.
+        bandwidth: bytes a second between memory and processors.
     """
 
     name: str
     memory: float
-
-    def peak(self, precision: str) -> float | None:
-        """FLOP/s at most in a precision of the Trainer, float32 without TF32; None where it has no such unit."""
-        return peak_flops(self.name, precision)
+    bandwidth: float
 
     @property
     def usable(self) -> float:
@@ -32,13 +29,13 @@ class Gpu(NamedTuple):
 
 # Source: NVIDIA's data sheets.
 GPUS = (
-    Gpu("H200", 141),
-    Gpu("H100", 80),  # SXM
-    Gpu("A100", 80),  # SXM, 80 GB
-    Gpu("V100", 32),  # SXM2, 32 GB
-    Gpu("P100", 16),  # SXM2
-    Gpu("P40", 24),  # PCIe
-    Gpu("1080 Ti", 11),  # PCIe
+    Gpu("H200", 141, 4.8e12),
+    Gpu("H100", 80, 3.35e12),  # SXM
+    Gpu("A100", 80, 2.04e12),  # SXM, 80 GB
+    Gpu("V100", 32, 0.9e12),  # SXM2, 32 GB
+    Gpu("P100", 16, 0.732e12),  # SXM2
+    Gpu("P40", 24, 0.346e12),  # PCIe
+    Gpu("1080 Ti", 11, 0.484e12),  # PCIe
 )
 MODERN = tuple(gpu for gpu in GPUS if gpu.name in ("H100", "A100", "V100"))
 

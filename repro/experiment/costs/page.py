@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tabulate import tabulate
 
-from repro.experiment.costs.estimate import UTILISATION, Cost
-from repro.experiment.costs.gpus import MODERN, USABLE, Gpu, gpu_named
+from repro.experiment.costs.estimate import Cost
+from repro.experiment.costs.gpus import USABLE, Gpu, gpu_named
+from repro.experiment.costs.roofline import BANDWIDTH, KERNEL_S, LAUNCH_S, REACHED, UPDATE_S, Arithmetic
 from repro.experiment.costs.show import fitting, flops, number, size
 from repro.seeds import SeedChoice
 
@@ -15,8 +16,7 @@ H100 = gpu_named("H100")
 HEAD = """# What reproducing each paper costs
 
 Made by `repro cost --markdown > docs/cost.md`. `repro cost TARGET` gives the same for one recipe, for other GPUs
-(`--gpu`), at another utilisation and as JSON; it takes settings such as `--data.batch_tokens 50000`. Nothing here was
-measured on a GPU.
+(`--gpu`) and as JSON; it takes settings such as `--data.batch_tokens 50000`. Nothing here was measured on a GPU.
 
 - **FLOPs** are counted on torch's meta device: one update of the recipe's own network, loss and optimiser, with batches
   of the recipe's own shape and full memories. Products of matrices, convolutions and attention count, a multiplication
@@ -25,8 +25,10 @@ measured on a GPU.
 - **Memory** is the peak of the tensors that exist at a time in that update: parameters, gradients, optimiser state,
   memories, activations. Attention takes a fused kernel. What a kernel needs only while it runs is not seen;
   {usable:.0%} of a GPU's memory is taken to be usable. `state` is parameters, gradients and optimiser state.
-- **GPU hours** are FLOPs over {utilisation:.0%} of the published peak in the recipe's precision: float32 without TF32
-  unless the recipe says otherwise.
+- **GPU hours** are a model, a roofline for each operation of that update, eager, on one GPU: the longest of its FLOPs
+  over the peak, its bytes over the bandwidth, and {kernel:.1f} µs; the host needs {launch:.0f} µs a kernel and {update:.1f} ms an update,
+  and the longer of the two counts. The reached shares are those of one H100: {reached}; {bandwidth:.0%} of the bandwidth.
+  In 16 bits only products are cheaper: what halved tensors save, casts take. GPUs without bfloat16 take float16.
 {check}- Not counted: validation, tests, decoding, preparing data.
 - Clusters of an adaptive vocabulary have tokens by Zipf's law. Sentence pairs fill their budget on both sides, and
   examples of different lengths have the greatest one: upper bounds.
@@ -47,7 +49,7 @@ def page(costs: Iterable[Cost]) -> str:
         _head([one for group in by_paper.values() for one in group]),
         _table(
             [_paper_row(paper, group) for paper, group in by_paper.items()],
-            ("paper", "runs", "FLOPs, one seed each", *(f"{gpu.name} hours, all seeds" for gpu in MODERN)),
+            ("paper", "runs", "FLOPs, one seed each", *(f"H100 hours in {one}, all seeds" for one in Arithmetic)),
         ),
         *(f"\n## {paper}\n\n{recipes(group)}" for paper, group in by_paper.items()),
     ])  # fmt: skip
@@ -57,13 +59,18 @@ def _head(every: Sequence[Cost]) -> str:
     least, name = max((one.row.peak + one.step.gradients, one.recipe.experiment) for one in every)
     fsdp = "No recipe needs FSDP" if least <= H100.usable else "Not every recipe fits"
     base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
-    reached = [(one.gpu_hours(gpu_named("P100"), 1.0) or 0.0) / (8 * 12) for one in base]
+    reached = (f"{r['product']:.0%} and {r['attention']:.0%} in {name}" for name, r in REACHED.items())
     return HEAD.format(
         usable=USABLE,
-        utilisation=UTILISATION,
+        kernel=KERNEL_S * 1e6,
+        launch=LAUNCH_S * 1e6,
+        update=UPDATE_S * 1e3,
+        reached=f"{', '.join(reached)} (products and fused attention)",
+        bandwidth=BANDWIDTH,
         check="".join(
-            f"  The base Transformer's authors reached at most {share:.0%} by this count, with 8 P100 in 12 hours.\n"
-            for share in reached
+            f"  For the base Transformer it gives {number(one.gpu_hours(gpu_named('P100')))} hours of a P100; its authors took "
+            "8 of them for 12 hours.\n"
+            for one in base
         ),
         fsdp=f"**{fsdp} on GPUs of 80 GB.** With DDP each GPU keeps all parameters, two copies of the gradients and "
         "the\noptimiser state. With a batch of one sequence the largest recipe then takes\n"
@@ -76,8 +83,8 @@ def _head(every: Sequence[Cost]) -> str:
 def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
     seeds = [len(SeedChoice.parse(str(SEEDS)).select(one.recipe.seeds)) for one in group]
     hours = [
-        sum(n * (one.gpu_hours(gpu, UTILISATION) or 0.0) for n, one in zip(seeds, group, strict=True))
-        for gpu in MODERN
+        sum(n * (one.gpu_hours(H100, arithmetic) or 0.0) for n, one in zip(seeds, group, strict=True))
+        for arithmetic in Arithmetic
     ]
     total = flops(sum(one.flops for one in group))
     return [paper, f"{len(group)} x seeds = {sum(seeds)}", total, *map(number, hours)]
@@ -86,7 +93,8 @@ def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
 def recipes(costs: Iterable[Cost]) -> str:
     """A row for each recipe; a range over the points of a grid."""
     heads = (
-        "recipe", "points", "updates", "FLOPs a run", "state", "peak", "on H100", "H100 hours a run", "own GPU hours",
+        "recipe", "points", "updates", "FLOPs a run", "state", "peak", "on H100",
+        *(f"H100 hours in {arithmetic}" for arithmetic in Arithmetic), "own GPU hours",
     )  # fmt: skip
     return _table([_recipe_row(name, group) for name, group in _grouped(costs, "@").items()], heads)
 
@@ -98,12 +106,12 @@ def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
     return [
         name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
         _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
-        _range(number, _hours(group, H100)), recipe_hours,
+        *(_range(number, _hours(group, H100, arithmetic)) for arithmetic in Arithmetic), recipe_hours,
     ]  # fmt: skip
 
 
-def _hours(group: Sequence[Cost], gpu: Gpu) -> list[float]:
-    return [one.gpu_hours(gpu, UTILISATION) or 0.0 for one in group]
+def _hours(group: Sequence[Cost], gpu: Gpu, arithmetic: Arithmetic | None = None) -> list[float]:
+    return [one.gpu_hours(gpu, arithmetic) or 0.0 for one in group]
 
 
 def _range(format_value: Callable[[float], str], values: Sequence[float]) -> str:

@@ -7,6 +7,7 @@ from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.gpus import GIB, MODERN, Gpu
+from repro.experiment.costs.roofline import Arithmetic
 from repro.experiment.costs.step import StepCost
 
 
@@ -16,24 +17,24 @@ def chosen(named: Sequence[Gpu], cost: Cost) -> list[Gpu]:
     return list(named) or list(dict.fromkeys([*MODERN, *own]))
 
 
-def as_json(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> dict[str, Any]:
+def as_json(cost: Cost, gpus: Sequence[Gpu]) -> dict[str, Any]:
     """One object with plain numbers: FLOPs, bytes, hours."""
     step = cost.step
     return {
         "experiment": cost.recipe.experiment,
         "scale": cost.recipe.scale,
-        "precision": cost.precision,
+        "arithmetic": cost.arithmetic.value,
         "updates": cost.updates,
         "flops_per_update": step.flops,
         "flops": cost.flops,
         "rows": cost.rows,
         "bytes": {**_parts(step), "peak": step.peak, "peak_of_one_row": cost.row.peak},
-        "utilisation": utilisation,
+        "kernels_per_update": round(sum(step.operations.values())),
         "notes": list(cost.notes),
         "gpus": [
             {
                 "name": gpu.name,
-                "gpu_hours": cost.gpu_hours(gpu, utilisation),
+                "gpu_hours": {one.value: cost.gpu_hours(gpu, one) for one in Arithmetic},
                 "micro_batches_on_one": cost.parts(gpu),
             }
             for gpu in gpus
@@ -51,14 +52,20 @@ def _parts(step: StepCost) -> dict[str, int]:
     }
 
 
-def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
+def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
     """A cost for the terminal."""
     step, recipe = cost.step, cost.recipe
     rows = [
-        [gpu.name, f"{gpu.memory:g} GiB", number(cost.gpu_hours(gpu, utilisation)), fitting(cost, gpu)]
+        [
+            gpu.name,
+            f"{gpu.memory:g} GiB",
+            *(number(cost.gpu_hours(gpu, a)) for a in Arithmetic),
+            fitting(cost, gpu),
+        ]
         for gpu in gpus
     ]
-    table = tabulate(rows, ["GPU", "memory", "GPU hours", "fits"], disable_numparse=True)
+    heads = ["GPU", "memory", *(f"hours in {arithmetic}" for arithmetic in Arithmetic), "fits"]
+    table = tabulate(rows, heads, disable_numparse=True)
     return "\n  ".join([
         f"{recipe.experiment} ({recipe.scale}), one seed, training alone",
         f"{flops(step.flops)} an update (forward and backward), {flops(cost.flops)} in {cost.updates:,} updates",
@@ -67,7 +74,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu], utilisation: float) -> str:
         *(f"assumed: {note}" for note in cost.notes),
         "",
         *table.splitlines(),
-        f"at {utilisation:.0%} of the peak in {cost.precision}",
+        f"by a model of each operation, not compiled; the recipe's own arithmetic is {cost.arithmetic}",
     ])  # fmt: skip
 
 

@@ -2,13 +2,12 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
 
 from repro.batches import Batch
 from repro.experiment.build import AnyTask, Parts, build
@@ -16,8 +15,8 @@ from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
 from repro.recipe import Recipe
-from repro.tasks.costs.flops import FlopCounter
 from repro.tasks.costs.live_bytes import FusedAttention, LiveBytes
+from repro.tasks.costs.operations import Operation, OperationCounter, tensors
 from repro.tasks.lightning_private import stand_in_trainer
 
 META = torch.device("meta")
@@ -51,6 +50,7 @@ class StepCost:
         optimizer: bytes of its state.
         carried: bytes of memories that one update leaves to the next.
         peak: the most bytes at a time, all of these and the batch included.
+        operations: how often each kernel of a GPU runs; fractions where a cost is extended from shorter ones.
     """
 
     flops: int
@@ -59,6 +59,7 @@ class StepCost:
     optimizer: int
     carried: int
     peak: int
+    operations: Mapping[Operation, float] = field(default_factory=dict, repr=False)
 
     @property
     def activations(self) -> int:
@@ -77,8 +78,20 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
     if not recurrent or size.steps <= 2 * SHORT or n_targets > SHORT:
         attach(parts)
         return cost_of(parts, batches(parts.data, recipe.config["data"], size, META))
-    ends = [astuple(step_cost(recipe, replace(size, steps=steps))) for steps in (SHORT, 2 * SHORT)]
-    return StepCost(*(a + (b - a) * (size.steps - SHORT) // SHORT for a, b in zip(*ends, strict=True)))
+    first, second = (step_cost(recipe, replace(size, steps=steps)) for steps in (SHORT, 2 * SHORT))
+    return _extended(first, second, (size.steps - SHORT) // SHORT)
+
+
+def _extended(first: StepCost, second: StepCost, times: int) -> StepCost:
+    """The cost at a length that is ``times`` as far beyond the first as the second is."""
+    names = [one.name for one in fields(StepCost) if one.name != "operations"]
+    numbers = {name: (getattr(first, name), getattr(second, name)) for name in names}
+    every = {**first.operations, **second.operations}
+    operations = {
+        one: (1 - times) * first.operations.get(one, 0) + times * second.operations.get(one, 0)
+        for one in every
+    }
+    return StepCost(**{name: a + (b - a) * times for name, (a, b) in numbers.items()}, operations=operations)
 
 
 def attach(parts: Parts) -> None:
@@ -107,14 +120,15 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
             stack.enter_context(FusedAttention())
         fill_memories(task, steps)
         carried = nbytes(task.carried)
-        flops, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
+        operations, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
     return StepCost(
-        flops=flops,
+        flops=sum(round(n * operation.flops) for operation, n in operations.items()),
         parameters=_bytes([*task.parameters(), *task.buffers()]),
         gradients=sum(p.grad.nbytes for p in task.parameters() if p.grad is not None),
         optimizer=_bytes(tensors(dict(optimizer.state))),
         carried=carried,
         peak=peak,
+        operations=operations,
     )
 
 
@@ -139,22 +153,34 @@ def fill_memories(task: AnyTask, steps: Sequence[Batch]) -> None:
 
 def _update(
     task: AnyTask, batch: Batch, optimizer: torch.optim.Optimizer, clip: float | None
-) -> tuple[int, int]:
+) -> tuple[dict[Operation, float], int]:
     """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
-    with LiveBytes(META) as live, FlopCounter() as counter:
+    with LiveBytes(META) as live:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
-        outputs = task.training_step(batch, 0)
-        assert isinstance(outputs, dict)
-        outputs["loss"].backward()
-        if clip:
-            nn.utils.clip_grad_norm_(task.parameters(), clip)
-        optimizer.step()
-    return counter.total, live.peak
+        with OperationCounter() as passes:
+            outputs = task.training_step(batch, 0)
+            assert isinstance(outputs, dict)
+            outputs["loss"].backward()
+        with OperationCounter() as update:
+            if clip:
+                nn.utils.clip_grad_norm_(task.parameters(), clip)
+            optimizer.step()
+    operations = dict[Operation, float](passes.operations)
+    for operation, n in _of_a_gpu(update.operations, optimizer).items():
+        operations[operation] = operations.get(operation, 0) + n
+    return operations, live.peak
 
 
-def tensors(tree: object) -> list[Tensor]:
-    """All tensors of a tree."""
-    return [one for one in tree_leaves(tree) if isinstance(one, Tensor)]
+def _of_a_gpu(
+    operations: Mapping[Operation, int], optimizer: torch.optim.Optimizer
+) -> Mapping[Operation, float]:
+    """Joins the operations of an optimiser of torch: on a GPU each one takes all parameters at once."""
+    if "foreach" not in optimizer.defaults:
+        return operations
+    parameters = sum(len(group["params"]) for group in optimizer.param_groups)
+    launches = max(1.0, sum(operations.values()) / parameters)
+    moved = sum(n * operation.bytes for operation, n in operations.items())
+    return {Operation("memory", 0, round(moved / launches)): launches}
 
 
 def _bytes(some: Iterable[Tensor]) -> int:

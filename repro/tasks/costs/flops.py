@@ -66,14 +66,17 @@ class FlopCounter(TorchDispatchMode):
         self.total = 0
 
     def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        options = kwargs or {}
-        out = func(*args, **options)
-        packet = func._overloadpacket
-        if packet in _WITHOUT_FORMULA:
-            self.total += _WITHOUT_FORMULA[packet](*args[:4])
-        elif packet in flop_registry:
-            self.total += flop_registry[packet](*args, **options, out_val=out)
+        out = func(*args, **(kwargs or {}))
+        self.total += flops_of(func, args, kwargs or {}, out)
         return out
+
+
+def flops_of(func: OpOverload, args: Any, kwargs: dict[str, Any], out: object) -> int:
+    """FLOPs of one call of an operation; 0 for one that is no product, convolution or attention."""
+    packet = func._overloadpacket
+    if packet in _WITHOUT_FORMULA:
+        return _WITHOUT_FORMULA[packet](*args[:4])
+    return int(flop_registry[packet](*args, **kwargs, out_val=out)) if packet in flop_registry else 0
 
 
 def attention_flops(query: Tensor, key: Tensor, value: Tensor, *_: object) -> int:
