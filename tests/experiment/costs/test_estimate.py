@@ -1,5 +1,7 @@
 """From a counted step to hours and numbers of GPUs: arithmetic on costs that are known."""
 
+from dataclasses import replace
+
 import pytest
 
 from repro.data.core.stream_data import Stage
@@ -11,13 +13,15 @@ from repro.experiment.costs import estimate
 from repro.experiment.costs.batches import FIELDS, BatchSize
 from repro.experiment.costs.estimate import Cost, Phase, cost, stages
 from repro.experiment.costs.gpus import GIB, GPUS, USABLE, Gpu, gpu_named, gpu_of
+from repro.experiment.costs.roofline import LAUNCH_S, Arithmetic, peak, update_seconds
 from repro.experiment.costs.show import flops, number
 from repro.experiment.costs.step import StepCost
 from repro.recipe import Recipe, load_recipe
 from repro.tasks.costs.flops import PEAKS
+from repro.tasks.costs.operations import Operation
 from tests.workshop import PROJECT
 
-GPU = Gpu("H100", 80)
+GPU = Gpu("H100", 80, 3.35e12)
 BASE = "attention-is-all-you-need/base"
 
 
@@ -28,17 +32,28 @@ def _checkout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def known(precision: str = "32-true") -> Cost:
     """A batch of nine rows takes 10 GiB, a row 2 GiB."""
-    step, row = StepCost(10**12, GIB, GIB, 2 * GIB, 0, 10 * GIB), StepCost(1, 0, 0, 0, 0, 2 * GIB)
+    operations = {Operation("product", 10**12, 0): 1.0}
+    step, row = StepCost(10**12, GIB, GIB, 2 * GIB, 0, 10 * GIB, operations), StepCost(1, 0, 0, 0, 0, 2 * GIB)
     recipe = Recipe("p/r", "paper", {"trainer": {"precision": precision}})
     return Cost(recipe, (Phase(1000, BatchSize(9, 8), step),), row, ())
 
 
-def test_gpu_hours_are_operations_over_a_share_of_the_peak() -> None:
+def test_gpu_hours_are_those_of_all_updates_in_the_recipes_arithmetic_or_another() -> None:
     assert known().flops == 10**15
-    assert known().gpu_hours(GPU, 0.5) == pytest.approx(10**15 / (66.9e12 * 0.5) / 3600)
-    half = known("bf16-mixed")
-    assert half.gpu_hours(GPU, 0.5) == pytest.approx(10**15 / (989.4e12 * 0.5) / 3600)
-    assert half.gpu_hours(gpu_named("V100"), 0.5) is None, "which has no bfloat16"
+    for precision, arithmetic in (("32-true", Arithmetic.FLOAT32), ("bf16-mixed", Arithmetic.HALF)):
+        seconds = update_seconds(known().step.operations, GPU, arithmetic)
+        assert seconds is not None
+        assert known(precision).gpu_hours(GPU) == pytest.approx(1000 * seconds / 3600)
+        assert known().gpu_hours(GPU, arithmetic) == known(precision).gpu_hours(GPU)
+    assert known("bf16-mixed").gpu_hours(gpu_named("P40")) is None, "which has no unit for 16 bits"
+
+
+def test_a_batch_in_parts_launches_its_kernels_more_often() -> None:
+    assert known().parts(small := Gpu("H100", 6 / USABLE, GPU.bandwidth)) == 2
+    assert known().gpu_hours(small) == known().gpu_hours(GPU), "one long kernel does not notice"
+    tiny = {Operation("memory", 0, 8): 100.0}
+    run = replace(known(), phases=(replace(known().phases[0], step=replace(known().step, operations=tiny)),))
+    assert run.gpu_hours(small) == pytest.approx(run.gpu_hours(GPU) + 1000 * 100 * LAUNCH_S / 3600)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +61,7 @@ def test_gpu_hours_are_operations_over_a_share_of_the_peak() -> None:
 )
 def test_how_a_batch_fits(memory: float, parts: int | None) -> None:
     # 2, 3, ... 10 GiB for 1, 2, ... 9 rows
-    assert known().parts(Gpu("H100", memory / USABLE)) == parts
+    assert known().parts(Gpu("H100", memory / USABLE, GPU.bandwidth)) == parts
 
 
 def test_stages_end_where_their_epochs_do() -> None:
@@ -92,7 +107,7 @@ def test_what_changes_no_cost_is_not_counted_again(monkeypatch: pytest.MonkeyPat
 
 def test_every_gpu_has_a_peak_and_is_found_by_its_name() -> None:
     assert {gpu.name for gpu in GPUS} <= set(PEAKS)
-    assert all(gpu.peak("32-true") for gpu in GPUS)
+    assert all(peak(gpu, Arithmetic.FLOAT32) for gpu in GPUS)
     assert gpu_named("h100").name == "H100"
     assert gpu_of("8 NVIDIA V100 or TPU v3 cores") == gpu_named("V100")
     assert gpu_of("TPU core") is None

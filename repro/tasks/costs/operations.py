@@ -1,0 +1,70 @@
+"""The kernels that a GPU runs for a computation, by what they compute and move; also on the meta device."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from repro.tasks.costs.flops import flops_of
+
+
+class Operation(NamedTuple):
+    """What one kernel does.
+
+    Attributes:
+        kind: ``attention`` for a fused kernel of attention, ``product`` for a product of matrices or a convolution,
+            else ``memory``.
+        flops: of products; those of other operations are not counted.
+        bytes: read and written.
+    """
+
+    kind: str
+    flops: int
+    bytes: int
+
+
+class OperationCounter(TorchDispatchMode):
+    """Counts the operations within it that run a kernel: views and new tensors without content do not.
+
+    Attributes:
+        operations: how often each occurred.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: Counter[Operation] = Counter()
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of all operations; see :class:`~repro.tasks.costs.flops.FlopCounter`."""
+        return sum(n * operation.flops for operation, n in self.operations.items())
+
+    def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        read, written = tensors((args, kwargs)), tensors(out)
+        if _runs_a_kernel(func, read, written):
+            flops = flops_of(func, args, kwargs or {}, out)
+            kind = "attention" if "scaled_dot_product" in str(func) else "product" if flops else "memory"
+            self.operations[Operation(kind, flops, sum(map(_size, [*read, *written])))] += 1
+        return out
+
+
+def tensors(tree: object) -> list[Tensor]:
+    """All tensors of a tree."""
+    return [one for one in tree_leaves(tree) if isinstance(one, Tensor)]
+
+
+def _runs_a_kernel(func: OpOverload, read: list[Tensor], written: list[Tensor]) -> bool:
+    if func._schema.is_mutable:
+        return bool(read)
+    known = {one.untyped_storage()._cdata for one in read}
+    is_new = any(one.untyped_storage()._cdata not in known for one in written)
+    return is_new and "empty" not in str(func)
+
+
+def _size(tensor: Tensor) -> int:
+    """Bytes of a tensor that is read once: of a broadcast one, its storage."""
+    return min(tensor.nbytes, tensor.untyped_storage().nbytes())

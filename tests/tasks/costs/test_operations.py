@@ -1,0 +1,51 @@
+"""Operations are those that run a kernel, each with its FLOPs and the bytes that it reads and writes."""
+
+import torch
+from torch import nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from repro.tasks.costs.flops import FlopCounter
+from repro.tasks.costs.live_bytes import FusedAttention
+from repro.tasks.costs.operations import Operation, OperationCounter
+
+META = torch.device("meta")
+
+
+def test_a_product_reads_both_sides_and_writes_the_result() -> None:
+    left, right = torch.ones(3, 5, device=META), torch.ones(5, 7, device=META)
+    with OperationCounter() as counter:
+        torch.relu(left @ right)
+    product = Operation("product", 2 * 3 * 5 * 7, 4 * (3 * 5 + 5 * 7 + 3 * 7))
+    assert counter.operations == {product: 1, Operation("memory", 0, 4 * 2 * 3 * 7): 1}
+    assert counter.flops == product.flops
+
+
+def test_views_and_new_tensors_run_no_kernel() -> None:
+    x = torch.ones(4, 6, device=META)
+    with OperationCounter() as counter:
+        x.view(6, 4).t()[1:].expand(2, 3, 6).detach()
+        torch.empty(5, device=META)
+        torch.empty_like(x)
+    assert not counter.operations
+
+
+def test_what_is_broadcast_is_read_once_and_what_is_changed_in_place_twice() -> None:
+    x, row = torch.ones(100, 8, device=META), torch.ones(8, device=META)
+    with OperationCounter() as counter:
+        torch.mul(x, row.expand(100, 8))
+        x.add_(1.0)
+    assert counter.operations == {
+        Operation("memory", 0, 4 * (800 + 8 + 800)): 1,
+        Operation("memory", 0, 4 * (800 + 800)): 1,
+    }
+
+
+def test_fused_attention_is_one_kernel_and_flops_are_those_of_the_counter() -> None:
+    q, k, v = (torch.ones(2, 3, 8, 16, device=META, requires_grad=True) for _ in range(3))
+    net = nn.Linear(16, 16, device=META)
+    with FusedAttention(), FlopCounter() as flops, OperationCounter() as counter:
+        net(scaled_dot_product_attention(q, k, v)).sum().backward()
+    kinds = [operation.kind for operation in counter.operations.elements()]
+    assert kinds.count("attention") == 2, "forward and backward"
+    assert kinds.count("product") == 3
+    assert counter.flops == flops.total > 0
