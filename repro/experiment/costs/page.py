@@ -26,8 +26,8 @@ Made by `repro cost --markdown > docs/cost.md`. `repro cost TARGET` gives the sa
   memories, activations. Attention takes a fused kernel. What a kernel needs only while it runs is not seen;
   {usable:.0%} of a GPU's memory is taken to be usable. `state` is parameters, gradients and optimiser state.
 - **GPU hours** are a model of one GPU, not compiled: each operation of that update takes the longest of its FLOPs over
-  the peak, its bytes over the bandwidth, and {kernel:.1f} µs. The host needs {launch:.0f} µs a kernel; the longer of the
-  two counts, and {update:.1f} ms an update. Reached, as on one H100: {bandwidth:.0%} of the bandwidth; of the peak in
+  the peak, its bytes over the bandwidth, and {kernel:.1f} µs. The host needs {launch:.0f} µs a kernel; the longer of
+  both counts, and {update:.1f} ms an update. Reached, as on one H100: {bandwidth:.0%} of the bandwidth; of the peak in
   products and in fused attention {reached}.
   In 16 bits only products are cheaper: what halved tensors save, casts take. GPUs without bfloat16 take float16.
 {check}- Not counted: validation, tests, decoding, preparing data.
