@@ -1,12 +1,13 @@
 """Memory of a computation without doing it: bytes of the tensors that exist at a time, also on the meta device."""
 
+import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -56,16 +57,18 @@ class LiveBytes(TorchDispatchMode):
         return out
 
 
-class FusedAttention(TorchFunctionMode):
-    """Has attention on the meta device take a GPU's memory-efficient kernel, which makes no table of weights.
+@contextlib.contextmanager
+def fused_attention() -> Iterator[None]:
+    """Has attention on the meta device take a GPU's memory-efficient kernel, also where a backward pass computes again.
 
-    Left alone, torch spells attention out there.
+    Left alone, torch spells attention out there, with a table of weights.
     """
-
-    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.nn.functional.scaled_dot_product_attention and args[0].is_meta:
-            return _fused(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+    library = torch.library.Library("aten", "IMPL")
+    library.impl("scaled_dot_product_attention", _fused, "AutogradMeta")
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
 def _fused(

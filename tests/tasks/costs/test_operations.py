@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from repro.tasks.costs.flops import FlopCounter
-from repro.tasks.costs.live_bytes import FusedAttention
+from repro.tasks.costs.live_bytes import fused_attention
 from repro.tasks.costs.operations import Operation, OperationCounter
 
 META = torch.device("meta")
@@ -43,7 +43,7 @@ def test_what_is_broadcast_is_read_once_and_what_is_changed_in_place_twice() -> 
 def test_fused_attention_is_one_kernel_and_flops_are_those_of_the_counter() -> None:
     q, k, v = (torch.ones(2, 3, 8, 16, device=META, requires_grad=True) for _ in range(3))
     net = nn.Linear(16, 16, device=META)
-    with FusedAttention(), FlopCounter() as flops, OperationCounter() as counter:
+    with fused_attention(), FlopCounter() as flops, OperationCounter() as counter:
         net(scaled_dot_product_attention(q, k, v)).sum().backward()
     kinds = [operation.kind for operation in counter.operations.elements()]
     assert kinds.count("attention") == 2, "forward and backward"
