@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.evidence.fair_tests import Competent, FairTest, Sweep
+from repro.evidence.fair_tests import FairTest, Sweep
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import Metric
@@ -222,30 +222,19 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
     if level is None:
         return Condition("competent", False, "no level is declared")
     row = next(row for row in rows if row.name == level.row)
-    scores = _scores(row, level)
+    if level.measured:
+        named = [record.metric(level.measured) for record, _ in row.measured]
+        scores = [score for score in named if score is not None]
+        lower = bool(scores) and kind_of(scores[0].unit) == "likelihood"
+    else:
+        scores = [score for _, score in row.measured]
+        lower = (test.better or column.better) == "lower"
     if not scores:
         return Condition("competent", False, f"{level.row} has no {level.measured}")
-    mean = statistics.fmean(scores)
-    lower = _lower(test, column) if not level.measured else kind_of(_unit(row, level)) == "likelihood"
+    mean = statistics.fmean(score.value for score in scores)
     reached = mean <= level.level if lower else mean >= level.level
-    return Condition(
-        "competent", reached, f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
-    )
-
-
-def _scores(row: GateRow, level: Competent) -> list[float]:
-    if not level.measured:
-        return [m.value for _, m in row.measured]
-    measurements = [record.metric(level.measured) for record, _ in row.measured]
-    return [m.value for m in measurements if m is not None]
-
-
-def _unit(row: GateRow, level: Competent) -> str:
-    return next(m.unit for record, _ in row.measured if (m := record.metric(level.measured)))
-
-
-def _lower(test: FairTest, column: Metric) -> bool:
-    return (test.better or column.better) == "lower"
+    words = f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
+    return Condition("competent", reached, words)
 
 
 def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:

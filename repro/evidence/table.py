@@ -49,6 +49,11 @@ class Evidence:
         """The papers by year."""
         return sorted(self.comparison.papers, key=lambda paper: (paper.about.year, paper.key))
 
+    @property
+    def tests(self) -> list[Tested]:
+        """The outcomes of all tests."""
+        return [one for tested in self.tested.values() for one in tested]
+
     def test(self, paper: str, name: str) -> Tested | None:
         """Returns a test by its name, ``<claim>/<attempt>``."""
         return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
@@ -68,8 +73,8 @@ def read_evidence(paper: str | None = None) -> Evidence:
 def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     """Returns the flat rows by kind."""
     return {
-        "numbers": [row for entry in evidence.comparison.entries.values() for row in _numbers(entry)],
-        "tests": [_test(one) for tested in evidence.tested.values() for one in tested],
+        "numbers": [row for entry in evidence.comparison.entries.values() for row in numbers(entry)],
+        "tests": [_test(one) for one in evidence.tests],
         "untested": [
             {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
             for key, file in evidence.files.items()
@@ -79,16 +84,16 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def as_json(evidence: Evidence) -> str:
-    """Returns the content of ``results/evidence.json``, one row a line."""
+def as_json(flat: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Returns the content of ``results/evidence.json``, one row a line: that of :func:`table`."""
     kinds = [
-        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
-        for kind, rows in table(evidence).items()
+        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for kind, rows in flat.items()
     ]
     return "{\n" + ",\n".join(kinds) + "\n}\n"
 
 
-def _numbers(entry: Entry) -> list[dict[str, Any]]:
+def numbers(entry: Entry) -> list[dict[str, Any]]:
+    """Returns the flat rows of a published number, those at the paper's scale first."""
     rules, metric = entry.rules, entry.metric
     fixed = {
         "paper": entry.paper.key,
@@ -151,7 +156,7 @@ def _test(one: Tested) -> dict[str, Any]:
         "scale": one.test.scale,
         "measured": one.test.measured,
         "unit": one.unit,
-        "column": one.test.column or one.claim.metric,
+        "column": one.column.name,
         "margin": str(one.margin) if one.margin else None,
         "declared": one.test.declared,
         "core_hours": one.test.core_hours,

@@ -7,7 +7,7 @@ from typing import Any
 from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.judging.statistics import estimate
-from repro.paths import results_dirs
+from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
@@ -71,7 +71,7 @@ def crossover(comparison: Comparison) -> Crossover | None:
 
 
 def _cells() -> list[dict[str, Any]]:
-    path = next((candidate for folder in results_dirs() if (candidate := folder / FILE).is_file()), None)
+    path = files_in(results_dirs(), FILE).get(FILE)
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path else []
 
 

@@ -1,10 +1,10 @@
 """Documents and the picture of the comparisons with the official codes."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from repro import text
-from repro.evidence.official import CodeComparison
+from repro.evidence.official import CodeComparison, largest
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import HEADLINES, Plot
@@ -47,9 +47,9 @@ def summary(found: Sequence[CodeComparison], title: Callable[[str], str] = str) 
         runs = [met for met in mine if met.updates]
         codes = dict.fromkeys(code for met in mine for code in met.codes)
         rows.append((
-            title(paper), ", ".join(codes), str(len(mine) - len(runs)), _worst(mine, "outputs"),
-            _worst(mine, "gradients"), str(len(runs)), str(sum(met.updates for met in runs)),
-            _worst(runs, "losses"), _worst(runs, "weights"),
+            title(paper), ", ".join(codes), str(len(mine) - len(runs)), power(largest(mine, "outputs")),
+            power(largest(mine, "gradients")), str(len(runs)), str(sum(met.updates for met in runs)),
+            power(largest(runs, "losses")), power(largest(runs, "weights")),
         ))  # fmt: skip
     return Grid(HEADER, tuple(rows), _EXACT)
 
@@ -105,10 +105,6 @@ def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str)
 
 def _kinds(met: CodeComparison) -> str:
     return ", ".join(f"{kind} {power(value)}" for kind, value in met.differences.items())
-
-
-def _worst(found: Iterable[CodeComparison], kind: str) -> str:
-    return power(max((met.differences[kind] for met in found if kind in met.differences), default=None))
 
 
 def power(value: float | None) -> str:

@@ -20,8 +20,8 @@ REDUCED = (
 
 
 def paper_document(evidence: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
-    """Everything about a paper; ``plots`` are its figures."""
-    own = {plot.name: plot for plot in plots}
+    """Everything about a paper, with its own of the figures."""
+    own = {plot.name: plot for plot in plots if plot.name.startswith(f"{paper.key}--")}
     first = [own[name] for part in ("picture", "effects") if (name := f"{paper.key}--{part}.svg") in own]
     document: Document = [
         Heading(1, paper.title),

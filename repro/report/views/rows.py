@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import Any
 
 from repro import text
-from repro.evidence.compare import Key
+from repro.evidence.entries import Entry
 from repro.evidence.outcomes import Tested
-from repro.evidence.table import Evidence, table
+from repro.evidence.table import Evidence, numbers
 from repro.recipe import SCALES, scales_of
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.views.first_screen import rungs_grid
@@ -24,14 +24,11 @@ def list_rows(evidence: Evidence) -> Rows:
 
     ``measured`` is the mean at the paper's scale, else None; ``reduced`` holds the numbers of reduced scales.
     """
-    by_number: dict[Key, Rows] = {}
-    for row in table(evidence)["numbers"]:
-        by_number.setdefault((row["paper"], row["table"], row["row"], row["metric"]), []).append(row)
-    return [_listed(evidence, key, rows) for key, rows in by_number.items()]
+    return [_listed(entry) for entry in evidence.comparison.entries.values()]
 
 
-def _listed(evidence: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
-    entry = evidence.comparison.entries[key]
+def _listed(entry: Entry) -> dict[str, Any]:
+    rows = numbers(entry)
     at_scale = [row for row in rows if row["scale"] == "paper"]
     row_listed = next((row for row in at_scale if row["n"]), rows[0])
     is_ours = row_listed in at_scale and row_listed["n"]
