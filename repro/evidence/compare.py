@@ -10,7 +10,6 @@ from repro.evidence.goals import Goal, goals_of
 from repro.evidence.judging.judge import judge_number
 from repro.evidence.judging.margins import check_date
 from repro.evidence.judging.statistics import estimate
-from repro.evidence.ledger import Configurations
 from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.verified import Verified, read_verified
@@ -66,11 +65,6 @@ class Comparison:
         wanted = ("declared", path, sha256)
         lines = (line for line in self.ledger if (line.event, line.path, line.sha256) == wanted)
         return min((line.moment for line in lines), default=None)
-
-    @cached_property
-    def configurations(self) -> Configurations:
-        """Configurations of recipes and records."""
-        return Configurations(self.records)
 
     def config_hash(self, experiment: str, scale: str) -> str:
         """Returns the hash of the current configuration; empty without such a recipe."""
@@ -151,19 +145,14 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     reaches, over = pairs(rule.reaches), pairs(rule.over)
     ranked = [row.id for row in entry.table.rows.values() if metric.name in row.values]
     others = [pairs((table.id, row, rule.of[2])) for row in ranked] if rule.take == "rank" else []
-    complete = (
-        bool(measured and all(others))
-        and bool(reaches) == bool(rule.reaches)
-        and bool(over) == bool(rule.over)
-    )
+    missing = (rule.reaches and not reaches) or (rule.over and not over) or not all(others)
+    complete = bool(measured) and not missing
     source_metric = table.metrics[rule.of[2]]
     made = Sources(measured, source_metric.sign, others, source_metric.rules.margin, reaches, over)
     values = derive(rule, made) if complete else []
     goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
     derived = replace(
         source.sample,
-        query=goal,
-        records=tuple(record for record, _ in values),
         measured=tuple((r, Measurement(str(rule), v, metric.unit, metric.split)) for r, v in values),
         estimate=estimate([value for _, value in values]) if values else None,
         unit=metric.unit,
@@ -172,7 +161,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     if why and not values:
         return Cell(goal, derived, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes
-    return _judged(entry, goal, derived, notes, 0, False)
+    return _judged(entry, goal, derived, notes)
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
@@ -185,7 +174,7 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
 
 
 def _judged(
-    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], updates: int, extended: bool
+    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], updates: int = 0, extended: bool = False
 ) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
@@ -198,11 +187,8 @@ def _judged(
         place = f"{goal.table}, row {goal.row}, {goal.metric}"
         check_date(rules.margin, entry.metric.unit, sample.records, place)
     difference = sample.estimate.mean - published
-    if (
-        rules.kind == "ratio"
-        and rules.device
-        and {"gpu" if r.on_gpu else "cpu" for r in sample.records} != {rules.device}
-    ):
+    devices = {"gpu" if r.on_gpu else "cpu" for r in sample.records}
+    if rules.kind == "ratio" and rules.device and devices != {rules.device}:
         return Cell(goal, sample, "timed", f"the paper timed on a {rules.device}", difference, notes)
     if not sample.clean:
         return Cell(goal, sample, "open", "not all commits are clean", difference, notes)

@@ -38,10 +38,10 @@ class Sources:
     """The measurements behind the references of a derivation, at one scale.
 
     Attributes:
-        of: pairs of a run and its number, one for each seed.
+        measured: pairs of a run and its number, one for each seed.
         sign: +1 where higher is better.
         rows: such pairs for each row whose rank is published.
-        margin: margin of ``of``; closer rows have one rank. None for no margin.
+        margin: margin of ``measured``; closer rows have one rank. None for no margin.
         reaches: pairs of the number that ``first`` has to reach.
         over: pairs of the divisor.
     """

@@ -12,10 +12,6 @@ from repro.evidence.judging.statistics import Estimate
 from repro.evidence.published import Metric, Paper, PublishedTable, Row, Rules
 from repro.evidence.selection import Sample
 
-VERDICTS = (
-    "reproduced", "higher", "lower", "open", "at chance", "short budget", "agrees", "differs", "timed", "derived",
-    "no value", "unpublished", "reduced scale", "not run", "no recipe",
-)  # fmt: skip
 DERIVED = "derived"  # `measured` of a derived number
 UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it
 

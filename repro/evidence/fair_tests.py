@@ -293,11 +293,8 @@ def check(tests: Tests, paper: Paper) -> None:
         raise ValueError(f"untested: no claim {name!r}{nearest(name, paper.claims)}")
     for name in paper.claims:
         if (name in attempts) == (name in tests.untested):
-            wrong = (
-                "has a test and is called untested"
-                if name in attempts
-                else "has no test: say why below `untested`"
-            )
+            tested = "has a test and is called untested"
+            wrong = tested if name in attempts else "has no test: say why below `untested`"
             raise ValueError(f"claim {name} {wrong}")
     names = [test.name for test in tests.tests]
     if tests.picture and tests.picture not in names:

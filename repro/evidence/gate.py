@@ -34,13 +34,10 @@ from repro.record import Measurement, RunRecord
 from repro.yamls import Config, flatten, short
 
 LAST = 0.75  # of training: where the last quarter begins
-LENGTH = (
-    "trainer.max_steps",
-    "trainer.val_check_interval",
-    ".schedule.steps",
-)  # settings of how long a run trains
+# Settings of how long a run trains.
+LENGTH = ("trainer.max_steps", "trainer.val_check_interval", ".schedule.steps")
 END = 0.875  # the last point of a curve must lie beyond
-# metrics of which less is better
+# Metrics of which less is better.
 LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "bits", "per", "failed")
 LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
@@ -98,12 +95,7 @@ def gate(
     conditions = [declared, _column(test, rows, column), _room(test, rows, margin)]
     if test.tuned == "nothing":
         return conditions
-    return [
-        *conditions,
-        _settled(test, rows, margin),
-        _competent(test, rows, column),
-        _tuned(test, rows),
-    ]
+    return [*conditions, _settled(test, rows, margin), _competent(test, rows, column), _tuned(test, rows)]
 
 
 def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
@@ -112,13 +104,10 @@ def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Conditio
         problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
     for row in rows:
         record, measured = row.measured[0]
+        overlaps, attention = _overlaps(measured.protocol), _attention(measured.protocol, record.config)
         facts = (
-            ("overlapping windows", column.overlap, _overlaps(measured.protocol)),
-            (
-                "attention beside that of training",
-                column.attention,
-                _attention(measured.protocol, record.config),
-            ),
+            ("overlapping windows", column.overlap, overlaps),
+            ("attention beside that of training", column.attention, attention),
         )
         problems += [
             f"{row.name}: {fact}: {text.word(own)}, of {column.name}: {text.word(published)}"
@@ -267,11 +256,9 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(values) for value, values in scores.items()}
     best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
-    return (
-        ""
-        if chosen == {best}
-        else f"{row.name}: {sweep.key} is {', '.join(map(str, sorted(chosen, key=str)))}, the best was {best:g}"
-    )
+    if chosen == {best}:
+        return ""
+    return f"{row.name}: {sweep.key} is {', '.join(sorted(map(str, chosen)))}, the best was {best:g}"
 
 
 def _fixed(record: RunRecord, sweep: Sweep) -> Config:

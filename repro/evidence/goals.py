@@ -38,7 +38,7 @@ def goals_of(recipe: Recipe) -> list[Goal]:
 
 
 def expected(recipe: Recipe) -> dict[str, float]:
-    """As :func:`numbers_for`; empty for a recipe of no published paper.
+    """The published numbers as :func:`numbers_for` gives them; empty for a recipe without a published paper.
 
     Raises:
         UserError: a malformed file of published numbers.

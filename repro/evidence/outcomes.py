@@ -124,6 +124,11 @@ class Tested:
         return bool(self.test.check)
 
     @property
+    def failed(self) -> str:
+        """The conditions of the gate that are not met, ``settled, tuned``."""
+        return ", ".join(condition.name for condition in self.conditions if not condition.met)
+
+    @property
     def counts(self) -> bool:
         """Whether its verdict is evidence: a fair test, and no check of the code."""
         return not self.is_check and self.verdict in ORDERS
@@ -169,7 +174,7 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
 
 def _judged(result: Tested) -> Tested:
     test, column, printed = result.test, result.column, published_rows(result.paper, result.test)
-    judged = [record for s in result.results for record, _ in s.sample.measured]
+    judged = [record for s in result.results for record in s.sample.records]
     for margin, unit in ((printed.apart, column.unit), (result.margin, result.unit)):
         check_date(margin, unit, judged, f"{result.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
@@ -215,12 +220,12 @@ def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[R
     return [r for r in records if r.path not in comparison.withdrawn]
 
 
-def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
+def _path(numbers: Sample, curve: str) -> tuple[float | None, ...]:
     """Returns the validation metric at parts of the budget: the last point up to each, mean over seeds."""
     path = []
     for part in PARTS:
         ends = []
-        for record, _ in measured.measured:
+        for record in numbers.records:
             points = [
                 v for step, v in record.curves.get(curve, ()) if v is not None and step <= part * record.steps
             ]
@@ -237,7 +242,7 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     line = ("declared", f"tests/{paper.key}/{test.name}")
     if line not in {(line.event, line.path) for line in comparison.ledger}:
         return []
-    made = declaration(paper, test, comparison.configurations)
+    made = declaration(paper, test, comparison.records)
     return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
 
 
@@ -311,7 +316,7 @@ def _same_quantity(unit: str, other: str) -> bool:
 
 def _missing_hours(results: Sequence[RowResult], seeds: int) -> str:
     """Estimates the hours of the missing runs, one after the other, from the mean time of finished ones."""
-    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in results]
+    rows = [[record.wall_seconds for record in s.sample.records] for s in results]
     seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
     return f" (about {text.duration(seconds)} more)" if seconds else ""
 

@@ -372,10 +372,7 @@ class PaperFacts(Model):
     version_used: Text
 
 
-_Listed = TypeVar("_Listed")
-
-
-def _by_id(items: list[dict[str, _Listed]], kind: str) -> dict[Any, dict[str, _Listed]]:
+def _by_id(items: list[dict[str, Any]], kind: str) -> dict[Any, dict[str, Any]]:
     counts = Counter(item["id"] for item in items)
     for name, count in counts.items():
         if count > 1:

@@ -1,6 +1,6 @@
 """Selects the records, and of these the numbers, that count for an experiment at one scale."""
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,20 +106,22 @@ class Sample:
 
     Attributes:
         estimate: mean and interval over seeds, None without a number.
-        records: records that have a number.
-        measured: pairs of such a record and its number.
+        measured: pairs of a record and its number.
         clean: whether all their commits are without uncommitted changes.
         unit: the unit of the numbers.
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
-    query: Query
     estimate: Estimate | None
-    records: tuple[RunRecord, ...]
     measured: tuple[tuple[RunRecord, Measurement], ...]
     clean: bool
     unit: str | None
     notes: tuple[str, ...]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records that have a number."""
+        return [record for record, _ in self.measured]
 
     @property
     def validation(self) -> float | None:
@@ -145,23 +147,18 @@ def sample(goal: Query, selection: Selection) -> Sample:
             pairs.append((record, measurement))
         if note:
             notes.append((note, record.seed))
-    used, measured = tuple(record for record, _ in pairs), tuple(pairs)
     units = {m.unit for _, m in pairs}
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
-        return Sample(goal, None, used, measured, False, None, (words,))
+        return Sample(None, tuple(pairs), False, None, (words,))
+    records = [record for record, _ in pairs]
     apart = _apart(pairs)
-    if apart:
-        remarks = (*_by_seed(notes), *apart, *weaknesses(used))
-        return Sample(goal, None, used, measured, False, units.pop(), remarks)
     return Sample(
-        query=goal,
-        estimate=estimate([m.value for _, m in pairs]) if pairs else None,
-        records=used,
-        measured=measured,
-        clean=all(r.dirty is False and r.commit is not None for r in used),
+        estimate=estimate([m.value for _, m in pairs]) if pairs and not apart else None,
+        measured=tuple(pairs),
+        clean=not apart and all(r.dirty is False and r.commit is not None for r in records),
         unit=units.pop() if units else None,
-        notes=(*_by_seed(notes), *weaknesses(used)),
+        notes=(*_by_seed(notes), *apart, *weaknesses(records)),
     )
 
 
@@ -214,7 +211,7 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
     return notes
 
 
-def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
+def weaknesses(records: Collection[RunRecord]) -> list[str]:
     """Lists different commits or threads, unknown commits and curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})

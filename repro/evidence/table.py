@@ -85,7 +85,7 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
 
 
 def as_json(flat: Mapping[str, list[dict[str, Any]]]) -> str:
-    """Returns the content of ``results/evidence.json``, one row a line: that of :func:`table`."""
+    """Returns the content of ``results/evidence.json``, one row a line, from the rows of :func:`table`."""
     kinds = [
         f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for kind, rows in flat.items()
     ]
@@ -112,29 +112,28 @@ def numbers(entry: Entry) -> list[dict[str, Any]]:
     }
     cells = [*entry.paper_cells, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
     if not cells:
-        return [fixed | _cell(None) | {"verdict": entry.verdict, "why": entry.reason or ""}]
+        unmeasured = {"experiment": None, "scale": None, "measured": None, **_estimate(None)}
+        return [fixed | unmeasured | {"verdict": entry.verdict, "why": entry.reason or "", "notes": []}]
     return [fixed | _cell(cell) for cell in cells]
 
 
-def _cell(cell: Cell | None) -> dict[str, Any]:
+def _cell(cell: Cell) -> dict[str, Any]:
     return {
-        "experiment": cell.goal.experiment if cell else None,
-        "scale": cell.goal.scale if cell else None,
-        "measured": cell.goal.measured if cell else None,
-        **_estimate(cell.estimate if cell else None),
-        "verdict": cell.verdict if cell else None,
-        "why": cell.why if cell else "",
-        "notes": list(cell.notes) if cell else [],
+        "experiment": cell.goal.experiment,
+        "scale": cell.goal.scale,
+        "measured": cell.goal.measured,
+        **_estimate(cell.estimate),
+        "verdict": cell.verdict,
+        "why": cell.why,
+        "notes": list(cell.notes),
     }
 
 
 def _estimate(best: Estimate | None) -> dict[str, Any]:
-    return {
-        "n": best.n if best else 0,
-        "mean": rounded(best.mean) if best else None,
-        "low": rounded(best.low) if best else None,
-        "high": rounded(best.high) if best else None,
-    }
+    if best is None:
+        return {"n": 0, "mean": None, "low": None, "high": None}
+    low, high = rounded(best.low), rounded(best.high)
+    return {"n": best.n, "mean": rounded(best.mean), "low": low, "high": high}
 
 
 def rounded(value: float | None) -> float | None:

@@ -48,7 +48,6 @@ class Board:
     """A paper's evidence, and the place of its runs on W&B."""
 
     evidence: Evidence
-    paper: Paper
     entity: str
     project: str
 
@@ -59,9 +58,12 @@ class Board:
         Raises:
             UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
         """
-        evidence = read_evidence(key)
-        (paper,) = evidence.comparison.papers
-        return cls(evidence, paper, entity, project)
+        return cls(read_evidence(key), entity, project)
+
+    @property
+    def paper(self) -> Paper:
+        (paper,) = self.evidence.papers
+        return paper
 
     @property
     def recipes(self) -> list[Recipe]:

@@ -69,12 +69,8 @@ def picture(found: Sequence[CodeComparison], papers: Sequence[tuple[str, str]]) 
     if not panels:
         return None
     chart = Chart(TITLE, ["published code", "ours"], panels)
-    return Plot(
-        PICTURE,
-        HEADLINES,
-        f"losses of every update, theirs and ours, of {text.plural(len(panels), 'paper')}",
-        chart,
-    )
+    caption = f"losses of every update, theirs and ours, of {text.plural(len(panels), 'paper')}"
+    return Plot(PICTURE, HEADLINES, caption, chart)
 
 
 def _panel(met: CodeComparison, title: str) -> Panel:
@@ -90,16 +86,12 @@ def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str)
     for paper in sorted({met.paper for met in found}):
         mine = [met for met in found if met.paper == paper]
         rows = tuple((met.file, met.source, str(met.updates or ""), _kinds(met)) for met in mine)
-        blocks += [
-            Heading(2, title(paper)),
-            Grid(("File", "Official code", "Updates", "Largest differences"), rows),
-        ]
+        header = ("File", "Official code", "Updates", "Largest differences")
+        blocks += [Heading(2, title(paper)), Grid(header, rows)]
         designed = dict.fromkeys(line for met in mine for line in met.by_design)
         if designed:
-            blocks += [
-                Paragraph("Differs by design, and is left out of the comparison:"),
-                Bullets(tuple(designed)),
-            ]
+            left_out = Paragraph("Differs by design, and is left out of the comparison:")
+            blocks += [left_out, Bullets(tuple(designed))]
     return blocks
 
 

@@ -1,7 +1,7 @@
 """Generated files: computed in memory, then written, or compared with the existing ones.
 
-git keeps the evidence, the tables, README's block and the figures that documents show (:data:`KEPT`). The page and all
-other figures are built; nothing checks them.
+git keeps the evidence, the tables, README's block and the figures that documents show, which ``.gitignore`` names. The
+page and all other figures are built; nothing checks them.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,6 @@ from repro.report.views.runs import runs_document
 from repro.report.views.tests import document_of_tests, name_of, one_test
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
-KEPT = ("parity.svg", "crossover.svg")  # figures of README.md and docs, in git
 OVERVIEW = "README"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png", ".html")
 
@@ -45,7 +44,7 @@ def tables(evidence: Evidence, results: Path) -> Files:
         files[folder / f"{name}.md"] = markdown.render(document)
         if name in evidence.files:
             files[folder / f"{name}.tex"] = latex.render(document)
-            files[folder / f"{name}.csv"] = as_csv(row for row in flat["numbers"] if row["paper"] == name)
+            files[folder / f"{name}.csv"] = as_csv([row for row in flat["numbers"] if row["paper"] == name])
     files |= _readme(block(evidence))
     return {path: text.encode() for path, text in files.items()}
 

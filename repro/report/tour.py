@@ -147,13 +147,8 @@ def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[s
             raise UserError(
                 f"{FILE}: {record.experiment} measures no {stage.number!r}{nearest(stage.number, names)}"
             )
-        rows.append(
-            (
-                name,
-                f"{stage.number} {text.number(measured.value)} {measured.unit}",
-                text.duration(record.wall_seconds),
-            )
-        )
+        number = f"{stage.number} {text.number(measured.value)} {measured.unit}"
+        rows.append((name, number, text.duration(record.wall_seconds)))
     return tuple(rows)
 
 

@@ -49,11 +49,9 @@ def pictures(evidence: Evidence) -> list[Plot]:
 
 def status_line(one: Tested) -> str:
     """``Scale small: not a fair test (not settled, tuned).``"""
-    failed = ", ".join(condition.name for condition in one.conditions if not condition.met)
-    words = (
-        f"{'check of the code, ' if one.is_check else ''}{one.verdict}{f' (not {failed})' if failed else ''}"
-    )
-    return f"Scale {one.test.scale}: {words}."
+    check = "check of the code, " if one.is_check else ""
+    failed = f" (not {one.failed})" if one.failed else ""
+    return f"Scale {one.test.scale}: {check}{one.verdict}{failed}."
 
 
 def _caption(one: Tested) -> str:
@@ -82,7 +80,7 @@ def _rows(one: Tested) -> dict[str, list[RunRecord]]:
     rows: dict[str, list[RunRecord]] = {}
     for result in one.results:
         name = f"{result.label} {text.plus_minus(result.estimate)}"
-        records = [record for record, _ in result.sample.measured]
+        records = result.sample.records
         known = next((other for other, kept in rows.items() if kept == records), None)
         if known:
             rows[f"{known}; {name}"] = rows.pop(known)

@@ -106,7 +106,7 @@ def _rows(one: Tested) -> Grid:
     """What was run, best first as the paper prints it."""
     rows = []
     for s, effect in zip_longest(one.results, one.effects):
-        seeds = f"{s.estimate.n if s.estimate else 0} of {len(one.test.seeds_of(s.row))}"
+        seeds = f"{len(s.scores)} of {len(one.test.seeds_of(s.row))}"
         ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
         beside = effect_words(effect) if effect else text.NOTHING
         cells = (s.label, s.relation, text.printed(s.published), ours, seeds, beside)

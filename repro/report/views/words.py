@@ -56,8 +56,7 @@ def venue(paper: Paper) -> str:
 
 def outcome(one: Tested, short: bool = False) -> VerdictWord:
     """A test's verdict; ``short`` names only the conditions of the gate that it fails."""
-    failed = [condition.name for condition in one.conditions if not condition.met]
-    why = f"not {', '.join(failed)}" if short and failed else one.why
+    why = f"not {one.failed}" if short and one.failed else one.why
     verdict = VerdictWord(one.verdict, why)
     return VerdictWord("check of the code", str(verdict)) if one.is_check else verdict
 
