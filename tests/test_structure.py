@@ -16,17 +16,17 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 BUDGETS = {
     "cli": 1700,
     "data": 6350,
-    "evidence": 2450,
+    "evidence": 2330,
     "experiment": 2250,
     "launch": 2300,
     "mirror": 450,
     "models": 1150,
     "nn": 4400,
-    "report": 2175,
+    "report": 2120,
     "repro": 1300,
     "tasks": 3060,
     "training": 950,
-    "verify": 200,
+    "verify": 160,
 }
 
 

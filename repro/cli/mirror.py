@@ -100,6 +100,6 @@ def make_dashboard(args: argparse.Namespace) -> None:
     with plainly(f"dashboard of {args.paper}"):
         if not entity and not (entity := api.default_entity or ""):
             raise UserError("W&B names no entity for this key; give --entity")
-        saved = publish(Board(board.evidence, board.paper, entity, project), api, runs_dir() / ADDRESSES)
+        saved = publish(Board(board.evidence, entity, project), api, runs_dir() / ADDRESSES)
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")

@@ -210,7 +210,7 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
 
 
 def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
-    from repro.evidence.header import expected
+    from repro.evidence.goals import expected
     from repro.experiment.run import finished_record, run
 
     if finished_record(recipe.run_dir(seed)):
@@ -244,7 +244,7 @@ def conclude(record: RunRecord, every: bool = False) -> None:
     from repro.report.formats.terminal import terminal_table
 
     print()
-    print(terminal_table([record], None if every else FEW))
+    print(terminal_table(record, None if every else FEW))
     print(f"\nrun     {runs_dir() / record.run_id}")
     for other in same_weights(record):
         commit = (other.commit or "unknown")[:9]

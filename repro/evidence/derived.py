@@ -22,13 +22,12 @@ of runs is ``timed``: only turns within one job may be judged, and those are mea
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
-from repro.evidence.published import OVER_SEEDS, Derivation
+from repro.evidence.published import FIRST, OVER_SEEDS, Derivation, Take
 from repro.record import Measurement, RunRecord
 
 Pair = tuple[RunRecord, Measurement]
@@ -39,10 +38,10 @@ class Sources:
     """The measurements behind the references of a derivation, at one scale.
 
     Attributes:
-        of: pairs of a run and its number, one for each seed.
+        measured: pairs of a run and its number, one for each seed.
         sign: +1 where higher is better.
         rows: such pairs for each row whose rank is published.
-        margin: margin of ``of``; closer rows have one rank. None for no margin.
+        margin: margin of ``measured``; closer rows have one rank. None for no margin.
         reaches: pairs of the number that ``first`` has to reach.
         over: pairs of the divisor.
     """
@@ -62,13 +61,29 @@ def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
         return [(sources.measured[0][0], statistics.stdev(scores))] if len(scores) > 1 else []
     if rule.take == "rank":
         return [(sources.measured[0][0], _rank(sources))]
-    taken = [(record, _TAKEN[rule.take](record, measured, sources)) for record, measured in sources.measured]
     divisor = _divisor(rule, sources)
-    return [
-        (record, value / divisor / _shared(rule, record))
-        for record, value in taken
-        if value is not None and divisor is not None
-    ]
+    values = []
+    for record, measured in sources.measured:
+        value = _taken(rule.take, record, measured, sources)
+        if value is not None and divisor is not None:
+            values.append((record, value / divisor / _shared(rule, record)))
+    return values
+
+
+def _taken(take: Take, record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
+    """The number of one run before it is divided; None where the record does not give it."""
+    if take == "score":
+        return measured.value
+    if take == "speed":
+        evaluation = record.metric(re.sub(r"/[^_]+", "/tokens_per_s", measured.name))
+        return evaluation.value if evaluation else None
+    if take in FIRST:
+        step = _first(record, measured, sources)
+        return step if take == "first" or step is None else training_hours(record, step)
+    hours = training_hours(record)
+    if take == "hours" or not hours:
+        return hours
+    return hours * 3600 / record.steps if take == "step_time" else record.tokens / (hours * 3600)
 
 
 def _rank(sources: Sources) -> float:
@@ -102,22 +117,6 @@ def training_hours(record: RunRecord, until: int | None = None) -> float | None:
     return tokens * statistics.fmean(counted) / 3600
 
 
-def _step_time(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
-    hours = training_hours(record)
-    return hours * 3600 / record.steps if hours else None
-
-
-def _training_speed(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
-    hours = training_hours(record)
-    return record.tokens / (hours * 3600) if hours else None
-
-
-def _speed(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
-    name = re.sub(r"/[^_]+", "/tokens_per_s", measured.name)
-    evaluation = record.metric(name)
-    return evaluation.value if evaluation else None
-
-
 def _first(record: RunRecord, measured: Measurement, sources: Sources) -> int | None:
     bests = [_best(other, measured, sources.sign) for other, _ in sources.reaches]
     known = [best for best in bests if best is not None]
@@ -136,11 +135,6 @@ def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, flo
     return [(step, value) for step, value in curve if value is not None]
 
 
-def _first_hours(record: RunRecord, measured: Measurement, sources: Sources) -> float | None:
-    step = _first(record, measured, sources)
-    return None if step is None else training_hours(record, step)
-
-
 def without(rule: Derivation, made: int, runs: int) -> str:
     """Explains why some runs have no value; empty where all have one."""
     if rule.take in OVER_SEEDS or made == runs:
@@ -151,14 +145,3 @@ def without(rule: Derivation, made: int, runs: int) -> str:
 
 def _mean(pairs: tuple[Pair, ...]) -> float:
     return statistics.fmean(measured.value for _, measured in pairs)
-
-
-_TAKEN: dict[str, Callable[[RunRecord, Measurement, Sources], Any]] = {
-    "score": lambda record, measured, sources: measured.value,
-    "hours": lambda record, measured, sources: training_hours(record),
-    "step_time": _step_time,
-    "training_speed": _training_speed,
-    "speed": _speed,
-    "first": _first,
-    "first_hours": _first_hours,
-}

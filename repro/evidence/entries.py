@@ -7,16 +7,11 @@ records do not give it), ``no recipe``, and ``unpublished`` (we measured what th
 
 from dataclasses import dataclass, field
 
-from repro.evidence.header import Goal
+from repro.evidence.goals import Goal
 from repro.evidence.judging.statistics import Estimate
 from repro.evidence.published import Metric, Paper, PublishedTable, Row, Rules
 from repro.evidence.selection import Sample
 
-VERDICTS = (
-    "reproduced", "higher", "lower", "open", "at chance", "short budget", "agrees", "differs", "timed", "derived",
-    "no value", "unpublished", "reduced scale", "not run", "no recipe",
-)  # fmt: skip
-DECIDED = ("reproduced", "higher", "lower")
 DERIVED = "derived"  # `measured` of a derived number
 UNEXPLAINED = "neither a recipe nor a derivation"  # no published number has it
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from repro.errors import nearest
+from repro.errors import UserError, nearest
 from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
 from repro.paths import fair_test_files
 from repro.recipe import signature_hash
@@ -54,7 +54,7 @@ class Settled(Model):
     """
 
     curve: str = ""
-    within: float | None = Field(None, gt=0)
+    within: Annotated[float, Field(gt=0)] | None = None
 
 
 class Competent(Model):
@@ -136,7 +136,7 @@ class FairTest(Model):
     varies: frozenset[str] = frozenset()
     seeds: Seeds = (1, 2, 3)
     extended_to: Seeds = ()
-    settled: Settled = Field(default_factory=lambda: Settled.model_validate({}))
+    settled: Settled = Settled()
     floor: float | None = None
     ceiling: float | None = None
     competent: Competent | None = None
@@ -263,13 +263,12 @@ def load_tests(paper: Paper) -> Tests:
     if path is None:
         return Tests(schema_version=1, paper=paper.key)
 
-    class Checked(Tests):
-        @model_validator(mode="after")
-        def _fits_paper(self) -> Self:
-            check(self, paper)
-            return self
-
-    return read_model(Checked, path)
+    tests = read_model(Tests, path)
+    try:
+        check(tests, paper)
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
+    return tests
 
 
 def check(tests: Tests, paper: Paper) -> None:
@@ -294,11 +293,8 @@ def check(tests: Tests, paper: Paper) -> None:
         raise ValueError(f"untested: no claim {name!r}{nearest(name, paper.claims)}")
     for name in paper.claims:
         if (name in attempts) == (name in tests.untested):
-            wrong = (
-                "has a test and is called untested"
-                if name in attempts
-                else "has no test: say why below `untested`"
-            )
+            tested = "has a test and is called untested"
+            wrong = tested if name in attempts else "has no test: say why below `untested`"
             raise ValueError(f"claim {name} {wrong}")
     names = [test.name for test in tests.tests]
     if tests.picture and tests.picture not in names:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.evidence.fair_tests import Competent, FairTest, Sweep
+from repro.evidence.fair_tests import FairTest, Sweep
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import Metric
@@ -34,13 +34,10 @@ from repro.record import Measurement, RunRecord
 from repro.yamls import Config, flatten, short
 
 LAST = 0.75  # of training: where the last quarter begins
-LENGTH = (
-    "trainer.max_steps",
-    "trainer.val_check_interval",
-    ".schedule.steps",
-)  # settings of how long a run trains
+# Settings of how long a run trains.
+LENGTH = ("trainer.max_steps", "trainer.val_check_interval", ".schedule.steps")
 END = 0.875  # the last point of a curve must lie beyond
-# metrics of which less is better
+# Metrics of which less is better.
 LOWER = ("loss", "nll", "ppl", "bpb", "bpc", "bpd", "bits", "per", "failed")
 LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
@@ -98,12 +95,7 @@ def gate(
     conditions = [declared, _column(test, rows, column), _room(test, rows, margin)]
     if test.tuned == "nothing":
         return conditions
-    return [
-        *conditions,
-        _settled(test, rows, margin),
-        _competent(test, rows, column),
-        _tuned(test, rows),
-    ]
+    return [*conditions, _settled(test, rows, margin), _competent(test, rows, column), _tuned(test, rows)]
 
 
 def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
@@ -112,13 +104,10 @@ def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Conditio
         problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
     for row in rows:
         record, measured = row.measured[0]
+        overlaps, attention = _overlaps(measured.protocol), _attention(measured.protocol, record.config)
         facts = (
-            ("overlapping windows", column.overlap, _overlaps(measured.protocol)),
-            (
-                "attention beside that of training",
-                column.attention,
-                _attention(measured.protocol, record.config),
-            ),
+            ("overlapping windows", column.overlap, overlaps),
+            ("attention beside that of training", column.attention, attention),
         )
         problems += [
             f"{row.name}: {fact}: {text.word(own)}, of {column.name}: {text.word(published)}"
@@ -222,30 +211,19 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
     if level is None:
         return Condition("competent", False, "no level is declared")
     row = next(row for row in rows if row.name == level.row)
-    scores = _scores(row, level)
+    if level.measured:
+        named = [record.metric(level.measured) for record, _ in row.measured]
+        scores = [score for score in named if score is not None]
+        lower = bool(scores) and kind_of(scores[0].unit) == "likelihood"
+    else:
+        scores = [score for _, score in row.measured]
+        lower = (test.better or column.better) == "lower"
     if not scores:
         return Condition("competent", False, f"{level.row} has no {level.measured}")
-    mean = statistics.fmean(scores)
-    lower = _lower(test, column) if not level.measured else kind_of(_unit(row, level)) == "likelihood"
+    mean = statistics.fmean(score.value for score in scores)
     reached = mean <= level.level if lower else mean >= level.level
-    return Condition(
-        "competent", reached, f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
-    )
-
-
-def _scores(row: GateRow, level: Competent) -> list[float]:
-    if not level.measured:
-        return [m.value for _, m in row.measured]
-    measurements = [record.metric(level.measured) for record, _ in row.measured]
-    return [m.value for m in measurements if m is not None]
-
-
-def _unit(row: GateRow, level: Competent) -> str:
-    return next(m.unit for record, _ in row.measured if (m := record.metric(level.measured)))
-
-
-def _lower(test: FairTest, column: Metric) -> bool:
-    return (test.better or column.better) == "lower"
+    words = f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"
+    return Condition("competent", reached, words)
 
 
 def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
@@ -278,11 +256,9 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(values) for value, values in scores.items()}
     best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
-    return (
-        ""
-        if chosen == {best}
-        else f"{row.name}: {sweep.key} is {', '.join(map(str, sorted(chosen, key=str)))}, the best was {best:g}"
-    )
+    if chosen == {best}:
+        return ""
+    return f"{row.name}: {sweep.key} is {', '.join(sorted(map(str, chosen)))}, the best was {best:g}"
 
 
 def _fixed(record: RunRecord, sweep: Sweep) -> Config:

@@ -6,7 +6,8 @@ Its lines are those of :mod:`repro.ledger`.
 import contextlib
 import hashlib
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from repro.errors import UserError, nearest
@@ -157,22 +158,21 @@ def declarations(records: Records) -> dict[str, str]:
     Tests are left out whose recipes are not here, as in a project folder of a user.
     """
     digests: dict[str, str] = {}
-    configs = Configurations(records.good)
     for paper in load_papers():
         for test in load_tests(paper).tests:
             if test.declared:
-                digests |= declaration(paper, test, configs)
+                digests |= declaration(paper, test, records.good)
     return digests
 
 
-def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict[str, str]:
+def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> dict[str, str]:
     """The paths and digests of a test's declaration in the ledger: its own, then that of its extension.
 
     Empty where a recipe of its runs, or a record with a pinned configuration, is not here.
     """
     path = f"tests/{paper.key}/{test.name}"
     try:
-        digests = {path: digest(test, paper.claims[test.claim], configs)}
+        digests = {path: digest(test, paper.claims[test.claim], partial(_configuration, records))}
     except UserError:
         return {}
     if test.extended_to:
@@ -181,25 +181,18 @@ def declaration(paper: Paper, test: FairTest, configs: "Configurations") -> dict
     return digests
 
 
-class Configurations:
-    """Configurations by experiment, scale and the digits of a hash: today's recipe without digits, else a record's."""
+def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, digits: str) -> Config:
+    """Returns the flat configuration of today's recipe, or of the record whose hash begins with the digits.
 
-    def __init__(self, records: Iterable[RunRecord]) -> None:
-        self._by_hash = {(r.experiment, r.scale, r.config_hash): r.config for r in records}
-
-    def __call__(self, experiment: str, scale: str, digits: str) -> Config:
-        """The flat configuration.
-
-        Raises:
-            UserError: there is no such recipe, or no record with these digits.
-        """
-        if not digits:
-            return load_recipe(experiment, scale).signature
-        places = (p for p in self._by_hash if p[:2] == (experiment, scale) and p[2].startswith(digits))
-        place = next(places, None)
-        if place is None:
-            raise UserError(f"{experiment} at scale {scale} has no record with configuration {digits}")
-        return Recipe(experiment, scale, self._by_hash[place]).signature
+    Raises:
+        UserError: there is no such recipe, or no record with these digits.
+    """
+    if not digits:
+        return load_recipe(experiment, scale).signature
+    for record in records:
+        if (record.experiment, record.scale) == (experiment, scale) and record.config_hash.startswith(digits):
+            return Recipe(experiment, scale, record.config).signature
+    raise UserError(f"{experiment} at scale {scale} has no record with configuration {digits}")
 
 
 def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:

@@ -7,13 +7,13 @@ parameter counts beside the printed ones (``python -m tests.parity.sizes``).
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from repro.errors import UserError
-from repro.paths import SHARED, results_dirs
+from repro.paths import SHARED, files_in, results_dirs
 
 PARITY, SIZES = "parity.json", "sizes.json"
 GOLDEN = SHARED / "tests" / "golden"  # of a checkout
@@ -44,7 +44,7 @@ class CodeComparison:
     source: str
     updates: int
     differences: dict[str, float]
-    by_design: tuple[str, ...]
+    by_design: list[str]
     curve: list[list[float]]
 
     @property
@@ -82,33 +82,35 @@ def read_parity(paper: str | None = None) -> list[CodeComparison]:
     Raises:
         UserError: the file is damaged.
     """
-    comparisons = _read(
-        PARITY, lambda row: CodeComparison(**{**row, "by_design": tuple(row["by_design"])}), REGENERATE
-    )
-    return [comparison for comparison in comparisons if paper in (None, comparison.paper)]
+    return [one for one in _read(PARITY, CodeComparison, REGENERATE) if paper in (None, one.paper)]
 
 
-def read_sizes(paper: str | None = None) -> list[Size]:
-    """The counts of a paper, or of all; none where no folder of results has the file.
+def read_sizes() -> list[Size]:
+    """The counts of all papers; none where no folder of results has the file.
 
     Raises:
         UserError: the file is damaged.
     """
-    return [size for size in _read(SIZES, lambda row: Size(**row), RECOUNT) if paper in (None, size.paper)]
+    return _read(SIZES, Size, RECOUNT)
 
 
-_Made = TypeVar("_Made", CodeComparison, Size)
+_Row = TypeVar("_Row", CodeComparison, Size)
 
 
-def _read(file: str, make: Callable[[dict[str, Any]], _Made], remedy: str) -> list[_Made]:
+def _read(file: str, kind: type[_Row], remedy: str) -> list[_Row]:
     """The rows of a file in the first folder of results that has it."""
-    path = next((candidate for folder in results_dirs() if (candidate := folder / file).is_file()), None)
+    path = files_in(results_dirs(), file).get(file)
     if path is None:
         return []
     try:
-        return [make(row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError, KeyError) as error:
+        return [kind(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
+
+
+def largest(comparisons: Iterable[CodeComparison], kind: str) -> float | None:
+    """The largest difference of a kind; None where none has it."""
+    return max((one.differences[kind] for one in comparisons if kind in one.differences), default=None)
 
 
 def altered(comparisons: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:

@@ -14,7 +14,7 @@ from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
 from repro.evidence.gate import Condition, GateRow, gate
-from repro.evidence.header import Query
+from repro.evidence.goals import Query
 from repro.evidence.judging.judge import PublishedRows, judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
@@ -30,6 +30,7 @@ BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
 SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
 MINUTE = "%Y-%m-%d %H:%M"
+ALTERED = "declared (with another text, or another configuration of its runs)"
 PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are compared
 
 
@@ -108,9 +109,24 @@ class Tested:
         return self.paper.claims[self.test.claim]
 
     @property
+    def column(self) -> Metric:
+        """The paper's column whose protocol the measurement has."""
+        return self.paper.tables[self.claim.table].metrics[self.test.column or self.claim.metric]
+
+    @property
+    def sign(self) -> int:
+        """+1 where higher measured numbers are better, -1 where lower are."""
+        return 1 if (self.test.better or self.column.better) == "higher" else -1
+
+    @property
     def is_check(self) -> bool:
         """Whether it is a check of the code, which is no evidence."""
         return bool(self.test.check)
+
+    @property
+    def failed(self) -> str:
+        """The conditions of the gate that are not met, ``settled, tuned``."""
+        return ", ".join(condition.name for condition in self.conditions if not condition.met)
 
     @property
     def counts(self) -> bool:
@@ -128,77 +144,67 @@ def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]
 
 
 def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int) -> Tested:
-    claim = paper.claims[test.claim]
-    table = paper.tables[claim.table]
-    column, printed = table.metrics[test.column or claim.metric], published_rows(paper, test)
-    names = list(test.rows)
-    results = tuple(
-        _row_result(
-            comparison, test, row, table.rows[row].label, table.rows[row].values.get(column.name), relation
-        )
-        for row, relation in zip(names, [*_relations(printed), ""], strict=True)
-    )
+    results = tuple(_row_results(comparison, paper, test))
     notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
     result = Tested(paper, test, attempts, results, "not run", notes=notes)
-    if test.declared is None and not any(s.estimate for s in results):
-        return replace(result, verdict="planned")
     missing = [s.row for s in results if not s.estimate]
+    if len(missing) == len(results):
+        return result if test.declared else replace(result, verdict="planned")
     if missing:
-        every = len(missing) == len(results)
-        return (
-            result
-            if every
-            else replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
-        )
-    unit = next(s.sample.unit for s in results if s.sample.unit)
+        return replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
+    unit, column = next(s.sample.unit for s in results if s.sample.unit), result.column
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
-    sign = {"higher": 1, "lower": -1}[test.better or column.better]
-    effects = tuple(_effect(a, b, sign) for a, b in pairwise(results))
+    effects = tuple(_effect(a, b, result.sign) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
     few = _unfinished(results, test)
-    problem = _altered(comparison, paper, test) or _unclean(results) or _incomparable(results, test.varies)
+    times = _declarations(comparison, paper, test)
+    altered = ALTERED if times and times[0] is None else None
+    problem = altered or _unclean(results) or _incomparable(results, test.varies)
     if few or problem:
         return replace(result, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
     if not test.check:
         rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
-        conditions = tuple(gate(test, rows, column, margin, _declared(comparison, paper, test, results)))
-        result = replace(result, conditions=conditions)
+        conditions = gate(test, rows, column, margin, _declared(comparison, test, results, times))
+        result = replace(result, conditions=tuple(conditions))
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
         if failed:
             return replace(result, verdict="not a fair test", why="; ".join(failed))
-    return _judged(result, printed, margin, sign, column)
+    return _judged(result)
 
 
-def _judged(
-    result: Tested, printed: PublishedRows, margin: Margin | None, sign: int, column: Metric
-) -> Tested:
-    test = result.test
-    judged = [record for s in result.results for record, _ in s.sample.measured]
-    for one, its_unit in ((printed.apart, column.unit), (margin, result.unit)):
-        check_date(one, its_unit, judged, f"{result.paper.key}: {test.name}")
+def _judged(result: Tested) -> Tested:
+    test, column, printed = result.test, result.column, published_rows(result.paper, result.test)
+    judged = [record for s in result.results for record in s.sample.records]
+    for margin, unit in ((printed.apart, column.unit), (result.margin, result.unit)):
+        check_date(margin, unit, judged, f"{result.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
     scores = [(s.row, s.scores) for s in result.results]
-    verdict = judge_claim(scores, printed, margin, sign, result.unit, bool(test.extended_to))
-    return replace(
-        result, verdict=verdict.word, why=verdict.why + _missing_hours(result.results, verdict.seeds)
-    )
+    verdict = judge_claim(scores, printed, result.margin, result.sign, result.unit, bool(test.extended_to))
+    why = verdict.why + _missing_hours(result.results, verdict.seeds)
+    return replace(result, verdict=verdict.word, why=why)
 
 
-def _row_result(
-    comparison: Comparison, test: FairTest, row: str, label: str, published: float | None, relation: str
-) -> RowResult:
-    run = test.rows[row]
-    group = [
-        r
-        for r in comparison.records
-        if (r.experiment, r.scale) == (run.run, test.scale) and not change_results(r.overrides)
-    ]
-    config = _config(comparison, run, test.scale, group)
-    selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
-    numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
-    return RowResult(
-        row, label, run, config, published, numbers, relation, _path(numbers, test.settled_curve)
-    )
+def _row_results(comparison: Comparison, paper: Paper, test: FairTest) -> Iterator[RowResult]:
+    printed, table = published_rows(paper, test), paper.tables[paper.claims[test.claim].table]
+    for i, (row, run) in enumerate(test.rows.items()):
+        group = [
+            r
+            for r in comparison.records
+            if (r.experiment, r.scale) == (run.run, test.scale) and not change_results(r.overrides)
+        ]
+        config = _config(comparison, run, test.scale, group)
+        selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
+        numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+        yield RowResult(
+            row,
+            table.rows[row].label,
+            run,
+            config,
+            printed.numbers[i],
+            numbers,
+            printed.relation(i, i + 1) if i + 1 < len(test.rows) else "",
+            _path(numbers, test.settled_curve),
+        )
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
@@ -214,12 +220,12 @@ def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[R
     return [r for r in records if r.path not in comparison.withdrawn]
 
 
-def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
+def _path(numbers: Sample, curve: str) -> tuple[float | None, ...]:
     """Returns the validation metric at parts of the budget: the last point up to each, mean over seeds."""
     path = []
     for part in PARTS:
         ends = []
-        for record, _ in measured.measured:
+        for record in numbers.records:
             points = [
                 v for step, v in record.curves.get(curve, ()) if v is not None and step <= part * record.steps
             ]
@@ -228,8 +234,20 @@ def _path(measured: Sample, curve: str) -> tuple[float | None, ...]:
     return tuple(path)
 
 
+def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[datetime | None]:
+    """Returns the times at which the test as it stands, then its extension, was declared.
+
+    A time is None where the ledger has another text; without any line of the test there is none.
+    """
+    line = ("declared", f"tests/{paper.key}/{test.name}")
+    if line not in {(line.event, line.path) for line in comparison.ledger}:
+        return []
+    made = declaration(paper, test, comparison.records)
+    return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
+
+
 def _declared(
-    comparison: Comparison, paper: Paper, test: FairTest, results: Sequence[RowResult]
+    comparison: Comparison, test: FairTest, results: Sequence[RowResult], times: Sequence[datetime | None]
 ) -> Condition:
     """Checks that the ledger has the current declaration from before the first judged run.
 
@@ -237,7 +255,7 @@ def _declared(
     """
     seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in results}
     words = []
-    for name, time in _declarations(comparison, paper, test).items():
+    for name, time in zip(("", "extension "), times or [None], strict=False):
         first = min(began for s in results for began in _beginnings(comparison, test, s, seeds[s.row]))
         if time is None or time > first:
             stated_time = f"{time:{MINUTE}}, after" if time else "never;"
@@ -245,20 +263,6 @@ def _declared(
         words.append(f"{name}{time:{MINUTE}}, first run {first:{MINUTE}} UTC")
         seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
-
-
-def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> dict[str, datetime | None]:
-    """Returns the times of the current declaration and of its extension; None where the ledger has none."""
-    if not _has_line(comparison, paper, test):
-        return {"": None}
-    made = declaration(paper, test, comparison.configurations)
-    times = [comparison.declared(path, sha256) for path, sha256 in made.items()]
-    return dict(zip(("", "extension "), times or [None], strict=False))
-
-
-def _has_line(comparison: Comparison, paper: Paper, test: FairTest) -> bool:
-    path = f"tests/{paper.key}/{test.name}"
-    return any((line.event, line.path) == ("declared", path) for line in comparison.ledger)
 
 
 def _beginnings(
@@ -272,22 +276,12 @@ def _beginnings(
             yield datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
 
 
-def _altered(comparison: Comparison, paper: Paper, test: FairTest) -> str | None:
-    """Returns the difference from the declaration in the ledger, or None; a check of the code needs none."""
-    same = not _has_line(comparison, paper, test) or _declarations(comparison, paper, test)[""]
-    return None if same else "declared (with another text, or another configuration of its runs)"
-
-
 def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
     """Returns the printed numbers of a test's rows in the cited column."""
     claim = paper.claims[test.claim]
     table, metric = paper.tables[claim.table], test.column or claim.metric
     numbers = [table.rows[row].values.get(metric) for row in test.rows]
     return PublishedRows(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
-
-
-def _relations(printed: PublishedRows) -> list[str]:
-    return [printed.relation(i, i + 1) for i in range(len(printed.numbers) - 1)]
 
 
 def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
@@ -309,9 +303,9 @@ def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
     """Names a row without records of all declared seeds, or None: a test is judged once, with all its seeds."""
     for s in results:
-        declared = len(test.seeds_of(s.row))
-        if s.estimate and s.estimate.n < declared:
-            return f"{s.row} has {s.estimate.n} of {declared} seeds"
+        recorded, declared = len(s.sample.measured), len(test.seeds_of(s.row))
+        if recorded < declared:
+            return f"{s.row} has {recorded} of {declared} seeds"
     return None
 
 
@@ -322,7 +316,7 @@ def _same_quantity(unit: str, other: str) -> bool:
 
 def _missing_hours(results: Sequence[RowResult], seeds: int) -> str:
     """Estimates the hours of the missing runs, one after the other, from the mean time of finished ones."""
-    rows = [[record.wall_seconds for record, _ in s.sample.measured] for s in results]
+    rows = [[record.wall_seconds for record in s.sample.records] for s in results]
     seconds = sum(max(0, seeds - len(row)) * fmean(row) for row in rows if row)
     return f" (about {text.duration(seconds)} more)" if seconds else ""
 

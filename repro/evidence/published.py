@@ -84,11 +84,6 @@ class Derivation(Model):
         """The numbers from which it is computed."""
         return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
 
-    @property
-    def is_timed(self) -> bool:
-        """Whether it depends on the times of runs."""
-        return self.take in TIMES
-
     def __str__(self) -> str:
         parts = [f"{self.take} of {'/'.join(self.of)}"]
         parts += [f"reaches {'/'.join(self.reaches)}"] if self.reaches else []
@@ -310,9 +305,9 @@ def _with_rules(
     unconfirmed = raw.get("unconfirmed", table.get("unconfirmed", False))
     if isinstance(unconfirmed, bool):
         unconfirmed = raw["values"] if unconfirmed else ()
-    rest = {key: value for key, value in raw.items() if key not in KEYS | {"cells"}}
-    why = {"no_recipe": raw["no_recipe"]} if "no_recipe" in raw else {}
-    return {**rest, **why, "rules": rules, "unconfirmed": frozenset(unconfirmed)}
+    spread = KEYS - {"no_recipe"} | {"cells"}
+    rest = {key: value for key, value in raw.items() if key not in spread}
+    return {**rest, "rules": rules, "unconfirmed": frozenset(unconfirmed)}
 
 
 def _completed(rules: dict[str, Any], row: str, metric: str) -> dict[str, Any]:
@@ -377,10 +372,7 @@ class PaperFacts(Model):
     version_used: Text
 
 
-_Listed = TypeVar("_Listed")
-
-
-def _by_id(items: list[dict[str, _Listed]], kind: str) -> dict[Any, dict[str, _Listed]]:
+def _by_id(items: list[dict[str, Any]], kind: str) -> dict[Any, dict[str, Any]]:
     counts = Counter(item["id"] for item in items)
     for name, count in counts.items():
         if count > 1:
@@ -406,6 +398,11 @@ class Paper(Model):
     def title(self) -> str:
         """The paper's title."""
         return self.about.title
+
+    @property
+    def short_title(self) -> str:
+        """The title without its second part."""
+        return self.title.partition(":")[0]
 
     @model_validator(mode="after")
     def _references_exist(self) -> Self:
@@ -445,7 +442,9 @@ class Paper(Model):
         assert derived is not None
         for reference in derived.references:
             self._refer(reference, f"{place}: derived: {'/'.join(reference)}")
-        timed = derived.is_timed or self.tables[derived.of[0]].metrics[derived.of[2]].rules.kind == "timed"
+        timed = (
+            derived.take in TIMES or self.tables[derived.of[0]].metrics[derived.of[2]].rules.kind == "timed"
+        )
         if rules.kind != ("timed" if timed else "derived"):
             kind = "timed`, as it rests on the times of runs" if timed else "derived`"
             raise ValueError(f"{place}: derived: its class is {rules.kind}; write `class: {kind}")

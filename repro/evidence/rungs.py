@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from repro.evidence.compare import Comparison
 from repro.evidence.entries import Entry
-from repro.evidence.official import CodeComparison, Size
+from repro.evidence.official import CodeComparison, Size, largest
 from repro.evidence.outcomes import ORDERS, Tested
 from repro.evidence.published import Paper
 
@@ -75,12 +75,12 @@ def rungs(
     return Rungs(
         paper=paper.key,
         cases=len(passes),
-        function=_largest(passes, "outputs"),
+        function=largest(passes, "outputs"),
         runs=len(runs),
         updates=sum(one.updates for one in runs),
         by_authors=any(_is_official(one, paper) for one in runs),
-        losses=_largest(runs, "losses"),
-        weights=_largest(runs, "weights"),
+        losses=largest(runs, "losses"),
+        weights=largest(runs, "weights"),
         sizes=len(counts),
         equal=sum(size.agrees for size in counts),
         explained=sum(not size.agrees and size.explanation is not None for size in counts),
@@ -110,16 +110,12 @@ def _is_official(comparison: CodeComparison, paper: Paper) -> bool:
     return any(code.partition("@")[0] in official for code in comparison.codes)
 
 
-def _largest(met: Iterable[CodeComparison], kind: str) -> float | None:
-    return max((one.differences[kind] for one in met if kind in one.differences), default=None)
-
-
 def _price(comparison: Comparison, entries: Iterable[Entry]) -> float | None:
     """GPU hours of the experiments behind numbers that no run has measured."""
     names = {cell.goal.experiment for e in entries if e.verdict not in JUDGED for cell in e.cells[:1]}
     prices = []
     for name in sorted(names):
-        config = comparison.headers[name, "paper"].recipe.config
+        config = comparison.recipes[name, "paper"].config
         if "hours" not in config:
             return None
         prices.append(config["hours"] * max(1, config.get("devices", 0)) * SEEDS)

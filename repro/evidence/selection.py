@@ -1,10 +1,11 @@
 """Selects the records, and of these the numbers, that count for an experiment at one scale."""
 
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.evidence.header import Query
+from repro.evidence.goals import Query
 from repro.evidence.judging.statistics import Estimate, estimate
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
@@ -31,7 +32,7 @@ class Selection:
 
     @classmethod
     def from_records(
-        cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+        cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: Container[str]
     ) -> "Selection":
         """Sorts the records of one experiment at one scale.
 
@@ -80,14 +81,9 @@ class Selection:
         few = ", ".join(map(str, self.missing[:5])) + (f" and {count - 5:,} more" if count > 5 else "")
         return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
 
-    @property
-    def weaknesses(self) -> list[str]:
-        """Missing seeds, and weaknesses of the records that count."""
-        return [*self.notes, *weaknesses(self.used)]
-
 
 def _set_aside(
-    record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: frozenset[str]
+    record: RunRecord, config_hash: str, seeds: frozenset[int], withdrawn: Container[str]
 ) -> str | None:
     """Explains why a record does not count, regardless of other records; None where it may count."""
     if record.path in withdrawn:
@@ -110,20 +106,22 @@ class Sample:
 
     Attributes:
         estimate: mean and interval over seeds, None without a number.
-        records: records that have a number.
-        measured: pairs of such a record and its number.
+        measured: pairs of a record and its number.
         clean: whether all their commits are without uncommitted changes.
         unit: the unit of the numbers.
         notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
     """
 
-    query: Query
     estimate: Estimate | None
-    records: tuple[RunRecord, ...]
     measured: tuple[tuple[RunRecord, Measurement], ...]
     clean: bool
     unit: str | None
     notes: tuple[str, ...]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records that have a number."""
+        return [record for record, _ in self.measured]
 
     @property
     def validation(self) -> float | None:
@@ -149,23 +147,18 @@ def sample(goal: Query, selection: Selection) -> Sample:
             pairs.append((record, measurement))
         if note:
             notes.append((note, record.seed))
-    used, measured = tuple(record for record, _ in pairs), tuple(pairs)
     units = {m.unit for _, m in pairs}
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
-        return Sample(goal, None, used, measured, False, None, (words,))
+        return Sample(None, tuple(pairs), False, None, (words,))
+    records = [record for record, _ in pairs]
     apart = _apart(pairs)
-    if apart:
-        remarks = (*_by_seed(notes), *apart, *weaknesses(used))
-        return Sample(goal, None, used, measured, False, units.pop(), remarks)
     return Sample(
-        query=goal,
-        estimate=estimate([m.value for _, m in pairs]) if pairs else None,
-        records=used,
-        measured=measured,
-        clean=all(r.dirty is False and r.commit is not None for r in used),
+        estimate=estimate([m.value for _, m in pairs]) if pairs and not apart else None,
+        measured=tuple(pairs),
+        clean=not apart and all(r.dirty is False and r.commit is not None for r in records),
         unit=units.pop() if units else None,
-        notes=(*_by_seed(notes), *weaknesses(used)),
+        notes=(*_by_seed(notes), *apart, *weaknesses(records)),
     )
 
 
@@ -187,10 +180,15 @@ def _find(goal: Query, record: RunRecord) -> tuple[Measurement | None, str | Non
 
 
 def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
-    seeds: dict[str, list[str]] = {}
+    seeds: dict[str, list[int]] = {}
     for note, seed in notes:
-        seeds.setdefault(note, []).append(str(seed))
-    return [f"seed{'s' if len(s) > 1 else ''} {', '.join(s)}: {note}" for note, s in seeds.items()]
+        seeds.setdefault(note, []).append(seed)
+    return [f"{_listed(own)}: {note}" for note, own in seeds.items()]
+
+
+def _listed(seeds: list[int]) -> str:
+    """``seed 1``, ``seeds 1, 2``."""
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def protocol_of(measurement: Measurement) -> dict[str, Any]:
@@ -203,19 +201,17 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
     protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
     notes = []
     for key in sorted({key for _, protocol in protocols for key in protocol}):
-        seeds: dict[str, list[str]] = {}
+        seeds: dict[str, list[int]] = {}
         for seed, protocol in protocols:
             value = text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
-            seeds.setdefault(value, []).append(str(seed))
+            seeds.setdefault(value, []).append(seed)
         if len(seeds) > 1:
-            words = "; ".join(
-                f"{value} (seed{'s' if len(s) > 1 else ''} {', '.join(s)})" for value, s in seeds.items()
-            )
+            words = "; ".join(f"{value} ({_listed(own)})" for value, own in seeds.items())
             notes.append(f"protocols differ between seeds: {words}: not averaged")
     return notes
 
 
-def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
+def weaknesses(records: Collection[RunRecord]) -> list[str]:
     """Lists different commits or threads, unknown commits and curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
@@ -230,7 +226,7 @@ def weaknesses(records: tuple[RunRecord, ...]) -> list[str]:
         ("a curve that is not finite", [r.seed for r in records if _diverged(r)]),
     ):
         if seeds:
-            notes.append(f"{words} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})")
+            notes.append(f"{words} ({_listed(seeds)})")
     return notes
 
 

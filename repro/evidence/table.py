@@ -49,6 +49,11 @@ class Evidence:
         """The papers by year."""
         return sorted(self.comparison.papers, key=lambda paper: (paper.about.year, paper.key))
 
+    @property
+    def tests(self) -> list[Tested]:
+        """The outcomes of all tests."""
+        return [one for tested in self.tested.values() for one in tested]
+
     def test(self, paper: str, name: str) -> Tested | None:
         """Returns a test by its name, ``<claim>/<attempt>``."""
         return next((t for t in self.tested.get(paper, ()) if t.test.name == name), None)
@@ -68,8 +73,8 @@ def read_evidence(paper: str | None = None) -> Evidence:
 def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     """Returns the flat rows by kind."""
     return {
-        "numbers": [row for entry in evidence.comparison.entries.values() for row in _numbers(entry)],
-        "tests": [_test(one) for tested in evidence.tested.values() for one in tested],
+        "numbers": [row for entry in evidence.comparison.entries.values() for row in numbers(entry)],
+        "tests": [_test(one) for one in evidence.tests],
         "untested": [
             {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
             for key, file in evidence.files.items()
@@ -79,16 +84,16 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def as_json(evidence: Evidence) -> str:
-    """Returns the content of ``results/evidence.json``, one row a line."""
+def as_json(flat: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Returns the content of ``results/evidence.json``, one row a line, from the rows of :func:`table`."""
     kinds = [
-        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]"
-        for kind, rows in table(evidence).items()
+        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for kind, rows in flat.items()
     ]
     return "{\n" + ",\n".join(kinds) + "\n}\n"
 
 
-def _numbers(entry: Entry) -> list[dict[str, Any]]:
+def numbers(entry: Entry) -> list[dict[str, Any]]:
+    """Returns the flat rows of a published number, those at the paper's scale first."""
     rules, metric = entry.rules, entry.metric
     fixed = {
         "paper": entry.paper.key,
@@ -107,29 +112,28 @@ def _numbers(entry: Entry) -> list[dict[str, Any]]:
     }
     cells = [*entry.paper_cells, *(cell for cell in entry.cells if cell.goal.scale != "paper")]
     if not cells:
-        return [fixed | _cell(None) | {"verdict": entry.verdict, "why": entry.reason or ""}]
+        unmeasured = {"experiment": None, "scale": None, "measured": None, **_estimate(None)}
+        return [fixed | unmeasured | {"verdict": entry.verdict, "why": entry.reason or "", "notes": []}]
     return [fixed | _cell(cell) for cell in cells]
 
 
-def _cell(cell: Cell | None) -> dict[str, Any]:
+def _cell(cell: Cell) -> dict[str, Any]:
     return {
-        "experiment": cell.goal.experiment if cell else None,
-        "scale": cell.goal.scale if cell else None,
-        "measured": cell.goal.measured if cell else None,
-        **_estimate(cell.estimate if cell else None),
-        "verdict": cell.verdict if cell else None,
-        "why": cell.why if cell else "",
-        "notes": list(cell.notes) if cell else [],
+        "experiment": cell.goal.experiment,
+        "scale": cell.goal.scale,
+        "measured": cell.goal.measured,
+        **_estimate(cell.estimate),
+        "verdict": cell.verdict,
+        "why": cell.why,
+        "notes": list(cell.notes),
     }
 
 
 def _estimate(best: Estimate | None) -> dict[str, Any]:
-    return {
-        "n": best.n if best else 0,
-        "mean": rounded(best.mean) if best else None,
-        "low": rounded(best.low) if best else None,
-        "high": rounded(best.high) if best else None,
-    }
+    if best is None:
+        return {"n": 0, "mean": None, "low": None, "high": None}
+    low, high = rounded(best.low), rounded(best.high)
+    return {"n": best.n, "mean": rounded(best.mean), "low": low, "high": high}
 
 
 def rounded(value: float | None) -> float | None:
@@ -151,7 +155,7 @@ def _test(one: Tested) -> dict[str, Any]:
         "scale": one.test.scale,
         "measured": one.test.measured,
         "unit": one.unit,
-        "column": one.test.column or one.claim.metric,
+        "column": one.column.name,
         "margin": str(one.margin) if one.margin else None,
         "declared": one.test.declared,
         "core_hours": one.test.core_hours,

@@ -7,7 +7,7 @@ from typing import Any
 from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.judging.statistics import estimate
-from repro.paths import results_dirs
+from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
@@ -71,7 +71,7 @@ def crossover(comparison: Comparison) -> Crossover | None:
 
 
 def _cells() -> list[dict[str, Any]]:
-    path = next((candidate for folder in results_dirs() if (candidate := folder / FILE).is_file()), None)
+    path = files_in(results_dirs(), FILE).get(FILE)
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path else []
 
 
@@ -127,24 +127,24 @@ def _three(value: float | None) -> str:
 
 def machines(study: Crossover) -> tuple[str, ...]:
     """States where and when speed and memory were measured, and which cells had a busy machine."""
-    machines = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
+    lines = dict.fromkeys(f"{c['machine']}, {c['threads']} threads, {c['date']}" for c in study.cells)
     busy = sum(not cell["quiet"] for cell in study.cells)
-    return (
-        *machines,
-        *([f"others used the machine during {busy} of {len(study.cells)} measurements"] if busy else []),
-    )
+    if not busy:
+        return tuple(lines)
+    return *lines, f"others used the machine during {busy} of {len(study.cells)} measurements"
 
 
 def picture(study: Crossover) -> Plot:
-    """Bits per byte against the speed of training, then each cost against the context."""
-    mixers = list(study.runs)
+    """Bits per byte against the speed of training, then each cost against the context. The study must have cells."""
+    mixers, shortest = list(study.runs), study.contexts[0]
     points = [
         PlotLine(index, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
         for index, mixer in enumerate(mixers)
-        if study.contexts and (speed := study.measured(mixer, study.contexts[0], "training", "tokens_per_s"))
+        if (speed := study.measured(mixer, shortest, "training", "tokens_per_s"))
     ]
-    first = f"{study.contexts[0]:,}" if study.contexts else ""
-    panels = [Panel(f"training, bytes/s at a context of {first}", "bits per byte", points, settings=True)]
+    panels = [
+        Panel(f"training, bytes/s at a context of {shortest:,}", "bits per byte", points, settings=True)
+    ]
     for title, (cost, key) in COSTS.items():
         lines = [
             PlotLine(index, [(c, study.measured(mixer, c, cost, key)) for c in study.contexts])

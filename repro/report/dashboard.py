@@ -9,18 +9,17 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from repro import text
-from repro.evidence.compare import Comparison
-from repro.evidence.header import Goal, Header
+from repro.evidence.goals import goals_of, numbers_for
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence, read_evidence
-from repro.recipe import SCALES
-from repro.record import write_atomic
+from repro.recipe import SCALES, Recipe
+from repro.record import RunRecord, write_atomic
 from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
 from repro.report.plots.plot import grid_of
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from wandb import Api
 
 _Saveable = TypeVar("_Saveable", "ws.Workspace", "wr.Report")
-_Panel = TypeVar("_Panel", "wr.LinePlot", "wr.BarPlot")
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
 SPEED = ("train/tokens_per_s", "train/mfu", "train/data_wait", "train/peak_memory_gib")
@@ -50,7 +48,6 @@ class Board:
     """A paper's evidence, and the place of its runs on W&B."""
 
     evidence: Evidence
-    paper: Paper
     entity: str
     project: str
 
@@ -61,13 +58,16 @@ class Board:
         Raises:
             UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
         """
-        evidence = read_evidence(key)
-        (paper,) = evidence.comparison.papers
-        return cls(evidence, paper, entity, project)
+        return cls(read_evidence(key), entity, project)
 
     @property
-    def headers(self) -> list[Header]:
-        return list(self.evidence.comparison.headers.values())
+    def paper(self) -> Paper:
+        (paper,) = self.evidence.papers
+        return paper
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        return list(self.evidence.comparison.recipes.values())
 
     def workspace(self) -> "ws.Workspace":
         """The workspace, not saved."""
@@ -76,9 +76,9 @@ class Board:
 
         sections = {
             "Training": _curves(TRAINING),
-            "Validation": _curves(self.validated(self.headers)),
+            "Validation": _curves(self.validated(self.recipes)),
             "Speed and hardware": _curves(SPEED),
-            "Measured beside published": _bars(_final_scores(self.evidence.comparison, self.headers)),
+            "Measured beside published": _bars(self.final_scores()),
         }
         group_by: list[Any] = [expr.Metric("Group"), expr.Config("recipe.title")]
         return ws.Workspace(
@@ -129,60 +129,66 @@ class Board:
         import wandb_workspaces.reports.v2 as wr
         from wandb_workspaces import expr
 
-        recipes: dict[str, list[Header]] = {}
-        for header in self.headers:
-            recipes.setdefault(grid_of(header.recipe.experiment), []).append(header)
-        for recipe, headers in sorted(recipes.items()):
-            yield wr.H3(text.clean(recipe))
-            yield wr.P(_title(headers))
-            metrics = (*TRAINING[:1], *self.validated(headers), *TRAINING[1:], *SPEED)
-            scales = [scale for scale in SCALES if any(h.recipe.scale == scale for h in headers)]
-            used = {
-                s
-                for (e, s), chosen in self.evidence.comparison.selections.items()
-                if grid_of(e) == recipe and chosen.used
-            }
+        grids: dict[str, list[Recipe]] = {}
+        for recipe in self.recipes:
+            grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
+        for grid, points in sorted(grids.items()):
+            yield wr.H3(text.clean(grid))
+            yield wr.P(_title(points))
+            metrics = (*TRAINING[:1], *self.validated(points), *TRAINING[1:], *SPEED)
+            scales = [scale for scale in SCALES if any(point.scale == scale for point in points)]
+            used = {record.scale for record in self.records(points)}
             for scale in sorted(scales, key=lambda scale: scale not in used):  # those with records first
-                own = [header for header in headers if header.recipe.scale == scale]
+                own = [point for point in points if point.scale == scale]
                 name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
                 runs = wr.Runset(
                     entity=self.entity,
                     project=self.project,
                     name=name,
-                    query=_query(recipe, scale, own),
+                    query=_query(grid, scale, own),
                     filters=[expr.Metric("Group").isin(list(dict.fromkeys(map(group_of, own))))],
                     groupby=["run.Group", "config.recipe.title"],
                 )
                 yield wr.P(name)
                 yield wr.PanelGrid(runsets=[runs], panels=_curves(metrics))
             yield _commands(
-                f"repro reproduce {_points(headers, scale)} --scale {scale} --seeds 3" for scale in scales
+                f"repro reproduce {_experiments(points, scale)} --scale {scale} --seeds 3" for scale in scales
             )
 
-    def validated(self, headers: list[Header]) -> list[str]:
+    def records(self, recipes: list[Recipe]) -> list[RunRecord]:
+        """The records that count for some recipes."""
+        selections = self.evidence.comparison.selections
+        return [record for one in recipes for record in selections[one.experiment, one.scale].used]
+
+    def validated(self, recipes: list[Recipe]) -> list[str]:
         """The validation curves of some recipes: those that their test scores name, and those that records hold."""
         tests = self.evidence.files[self.paper.key].tests
-        measured = {goal.measured for header in headers for goal in header.goals}
+        measured = {goal.measured for recipe in recipes for goal in goals_of(recipe)}
         measured |= {test.measured_of(row) for test in tests for row in test.rows}
         last = {name.rpartition("/")[2] for name in measured}
         named = [
             f"val/{s}" for s in SCORES if s == "loss" or any(n == s or n.startswith(f"{s}_") for n in last)
         ]
-        experiments = {header.recipe.experiment for header in headers}
         logged = {
             name
-            for selection in self.evidence.comparison.selections.values()
-            for record in selection.used
-            if record.experiment in experiments
+            for record in self.records(recipes)
             for name in record.curves
             if name.startswith("val/") and not name.startswith(VARIANTS)
         }
         return [*named, *sorted(logged - set(named))]
 
+    def final_scores(self) -> list[list[str]]:
+        """Each final score of a run at the paper's scale, then the published numbers in the summaries of the runs."""
+        names: dict[str, dict[str, None]] = {}
+        for recipe in self.recipes:
+            for name in sorted(numbers_for(recipe, self.paper)) if recipe.scale == "paper" else ():
+                names.setdefault(name.partition("@")[0], {})[f"published/{name}"] = None
+        return [[measured, *names[measured]] for measured in sorted(names)]
+
     def commands(self) -> list[str]:
         """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard."""
         word = shlex.quote(text.clean(self.paper.key))
-        scales = {header.recipe.scale for header in self.headers}
+        scales = {recipe.scale for recipe in self.recipes}
         local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
         cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
         return [*local, *cluster, "repro tables", f"repro dashboard {word}"]
@@ -245,11 +251,11 @@ def outline(report: "wr.Report") -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def group_of(header: Header) -> str:
+def group_of(recipe: Recipe) -> str:
     """The W&B run group of an experiment at one scale: at paper scale, the first table cell it reproduces."""
-    recipe = header.recipe
-    if recipe.scale == "paper" and header.goals:
-        return f"{recipe.paper}:{header.goals[0].table}:{header.goals[0].row}"
+    goals = goals_of(recipe)
+    if recipe.scale == "paper" and goals:
+        return f"{recipe.paper}:{goals[0].table}:{goals[0].row}"
     return f"{recipe.experiment}/{recipe.scale}"
 
 
@@ -281,52 +287,42 @@ def _passages(document: Document) -> list[tuple[str, str]]:
     return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
-def _final_scores(comparison: Comparison, headers: list[Header]) -> list[list[str]]:
-    """Returns each final score of a paper-scale run with the published numbers in the summaries of the runs."""
-    names: dict[str, dict[str, None]] = {}
-    for header in headers:
-        cells: dict[str, set[str]] = {}
-        for goal in header.goals:
-            if goal.scale == "paper" and _has_number(comparison, header, goal):
-                cells.setdefault(goal.measured, set()).add(f"{goal.table}:{goal.row}")
-        for measured, places in cells.items():
-            ends = [f"@{place}" for place in sorted(places)] if len(places) > 1 else [""]
-            names.setdefault(measured, {}).update(dict.fromkeys(f"published/{measured}{end}" for end in ends))
-    return [[measured, *names[measured]] for measured in sorted(names)]
-
-
-def _has_number(comparison: Comparison, header: Header, goal: Goal) -> bool:
-    entry = comparison.entries.get((header.recipe.paper, goal.table, goal.row, goal.metric))
-    return entry is not None and entry.published is not None
-
-
 def _curves(metrics: Iterable[str]) -> list[Any]:
     """Curves over updates, means of the seeds with their range."""
     import wandb_workspaces.reports.v2 as wr
 
-    panels: list[Any] = []
-    for metric in metrics:
-        panel = wr.LinePlot(x=STEP, y=[metric], groupby_rangefunc="minmax", title_x="optimiser steps")
-        panel.max_runs_to_show = MOST_LINES
-        panels.append(_placed(panel, metric, len(panels)))
-    return panels
+    return [
+        wr.LinePlot(
+            title=metric,
+            x=STEP,
+            y=[metric],
+            title_x="optimiser steps",
+            groupby_aggfunc="mean",
+            groupby_rangefunc="minmax",
+            max_runs_to_show=MOST_LINES,
+            layout=_place(i),
+        )
+        for i, metric in enumerate(metrics)
+    ]
 
 
-def _bars(groups: Sequence[Sequence[str]]) -> list[Any]:
+def _bars(groups: Iterable[list[str]]) -> list[Any]:
     """Final values side by side."""
     import wandb_workspaces.reports.v2 as wr
 
     return [
-        _placed(wr.BarPlot(metrics=list(names)), " beside ".join(names), i) for i, names in enumerate(groups)
+        wr.BarPlot(
+            title=" beside ".join(names), metrics=list(names), groupby_aggfunc="mean", layout=_place(i)
+        )
+        for i, names in enumerate(groups)
     ]
 
 
-def _placed(panel: _Panel, title: str, i: int) -> _Panel:
+def _place(i: int) -> "wr.Layout":
+    """The place of a panel in its grid."""
     import wandb_workspaces.reports.v2 as wr
 
-    panel.title, panel.groupby_aggfunc = title, "mean"
-    panel.layout = wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
-    return panel
+    return wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
 
 
 def _commands(lines: Iterable[str]) -> "wr.MarkdownBlock":
@@ -336,21 +332,21 @@ def _commands(lines: Iterable[str]) -> "wr.MarkdownBlock":
     return wr.MarkdownBlock("\n".join(["```bash", *lines, "```"]))
 
 
-def _title(headers: list[Header]) -> str:
+def _title(points: list[Recipe]) -> str:
     """The common beginning of the titles of a grid's points."""
-    titles = {text.clean(h.recipe.config.get("title") or "") for h in headers}
+    titles = {text.clean(point.config.get("title") or "") for point in points}
     if len(titles) == 1:
         return titles.pop()
     shared = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
     return f"{''.join(letters[0] for letters in shared).rstrip(' ,:;(')} …".strip()
 
 
-def _query(recipe: str, scale: str, headers: list[Header]) -> str:
-    """Returns a part of the names of a recipe's runs, as recipes may share the cell of a table."""
-    points = ["@" in header.recipe.experiment for header in headers]
-    return f"{recipe}@" if all(points) else recipe if any(points) else f"{recipe}/{scale}/"
+def _query(grid: str, scale: str, points: list[Recipe]) -> str:
+    """Returns a part of the names of a grid's runs, as recipes may share the cell of a table."""
+    named = ["@" in point.experiment for point in points]
+    return f"{grid}@" if all(named) else grid if any(named) else f"{grid}/{scale}/"
 
 
-def _points(headers: list[Header], scale: str) -> str:
-    """The experiments of a recipe at a scale, as words of a shell."""
-    return " ".join(shlex.quote(text.clean(h.recipe.experiment)) for h in headers if h.recipe.scale == scale)
+def _experiments(points: list[Recipe], scale: str) -> str:
+    """The experiments of a grid at a scale, as words of a shell."""
+    return " ".join(shlex.quote(text.clean(point.experiment)) for point in points if point.scale == scale)

@@ -1,10 +1,10 @@
 """Documents and the picture of the comparisons with the official codes."""
 
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from repro import text
-from repro.evidence.official import CodeComparison
+from repro.evidence.official import CodeComparison, largest
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import HEADLINES, Plot
@@ -47,9 +47,9 @@ def summary(found: Sequence[CodeComparison], title: Callable[[str], str] = str) 
         runs = [met for met in mine if met.updates]
         codes = dict.fromkeys(code for met in mine for code in met.codes)
         rows.append((
-            title(paper), ", ".join(codes), str(len(mine) - len(runs)), _worst(mine, "outputs"),
-            _worst(mine, "gradients"), str(len(runs)), str(sum(met.updates for met in runs)),
-            _worst(runs, "losses"), _worst(runs, "weights"),
+            title(paper), ", ".join(codes), str(len(mine) - len(runs)), power(largest(mine, "outputs")),
+            power(largest(mine, "gradients")), str(len(runs)), str(sum(met.updates for met in runs)),
+            power(largest(runs, "losses")), power(largest(runs, "weights")),
         ))  # fmt: skip
     return Grid(HEADER, tuple(rows), _EXACT)
 
@@ -69,12 +69,8 @@ def picture(found: Sequence[CodeComparison], papers: Sequence[tuple[str, str]]) 
     if not panels:
         return None
     chart = Chart(TITLE, ["published code", "ours"], panels)
-    return Plot(
-        PICTURE,
-        HEADLINES,
-        f"losses of every update, theirs and ours, of {text.plural(len(panels), 'paper')}",
-        chart,
-    )
+    caption = f"losses of every update, theirs and ours, of {text.plural(len(panels), 'paper')}"
+    return Plot(PICTURE, HEADLINES, caption, chart)
 
 
 def _panel(met: CodeComparison, title: str) -> Panel:
@@ -90,25 +86,17 @@ def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str)
     for paper in sorted({met.paper for met in found}):
         mine = [met for met in found if met.paper == paper]
         rows = tuple((met.file, met.source, str(met.updates or ""), _kinds(met)) for met in mine)
-        blocks += [
-            Heading(2, title(paper)),
-            Grid(("File", "Official code", "Updates", "Largest differences"), rows),
-        ]
+        header = ("File", "Official code", "Updates", "Largest differences")
+        blocks += [Heading(2, title(paper)), Grid(header, rows)]
         designed = dict.fromkeys(line for met in mine for line in met.by_design)
         if designed:
-            blocks += [
-                Paragraph("Differs by design, and is left out of the comparison:"),
-                Bullets(tuple(designed)),
-            ]
+            left_out = Paragraph("Differs by design, and is left out of the comparison:")
+            blocks += [left_out, Bullets(tuple(designed))]
     return blocks
 
 
 def _kinds(met: CodeComparison) -> str:
     return ", ".join(f"{kind} {power(value)}" for kind, value in met.differences.items())
-
-
-def _worst(found: Iterable[CodeComparison], kind: str) -> str:
-    return power(max((met.differences[kind] for met in found if kind in met.differences), default=None))
 
 
 def power(value: float | None) -> str:

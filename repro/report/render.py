@@ -1,10 +1,10 @@
 """Generated files: computed in memory, then written, or compared with the existing ones.
 
-git keeps the evidence, the tables, README's block and the figures that documents show (:data:`KEPT`). The page and all
-other figures are built; nothing checks them.
+git keeps the evidence, the tables, README's block and the figures that documents show, which ``.gitignore`` names. The
+page and all other figures are built; nothing checks them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from repro import paths
@@ -28,10 +28,8 @@ from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
 from repro.report.views.runs import runs_document
 from repro.report.views.tests import document_of_tests, name_of, one_test
-from repro.report.views.words import WORDS
 
 BEGIN, END = "<!-- headline:begin -->", "<!-- headline:end -->"
-KEPT = ("parity.svg", "crossover.svg")  # figures of README.md and docs, in git
 OVERVIEW = "README"
 _SUFFIXES = (".md", ".tex", ".csv", ".svg", ".png", ".html")
 
@@ -39,27 +37,23 @@ Files = dict[Path, bytes]
 
 
 def tables(evidence: Evidence, results: Path) -> Files:
-    """The generated files that git keeps, less figures and README's block."""
-    folder, numbers = results / "tables", table(evidence)["numbers"]
-    files = {results / FILE: as_json(evidence)}
+    """The generated files that git keeps, less figures, and the project's README with its block."""
+    folder, flat = results / "tables", table(evidence)
+    files = {results / FILE: as_json(flat)}
     for name, document in documents(evidence).items():
         files[folder / f"{name}.md"] = markdown.render(document)
         if name in evidence.files:
             files[folder / f"{name}.tex"] = latex.render(document)
-            files[folder / f"{name}.csv"] = as_csv(row for row in numbers if row["paper"] == name)
+            files[folder / f"{name}.csv"] = as_csv([row for row in flat["numbers"] if row["paper"] == name])
+    files |= _readme(block(evidence))
     return {path: text.encode() for path, text in files.items()}
 
 
-def documents(evidence: Evidence, figures: Mapping[str, Plot] | None = None) -> dict[str, Document]:
+def documents(evidence: Evidence, figures: Collection[Plot] = ()) -> dict[str, Document]:
     """Returns every document by name; without ``figures`` only with figures that git keeps."""
-    plots_shown = list((figures or {}).values())
     titles = {paper.key: paper.title for paper in evidence.papers}
-    own = {
-        paper.key: [plot for plot in plots_shown if plot.name.startswith(f"{paper.key}--")]
-        for paper in evidence.papers
-    }
-    named = {OVERVIEW: overview(evidence, plots_shown), "tests": document_of_tests(evidence)}
-    named |= {paper.key: paper_document(evidence, paper, own[paper.key]) for paper in evidence.papers}
+    named = {OVERVIEW: overview(evidence, figures), "tests": document_of_tests(evidence)}
+    named |= {paper.key: paper_document(evidence, paper, figures) for paper in evidence.papers}
     if comparisons := read_parity():
         named["parity"] = parity.document(comparisons, titles.__getitem__)
     if study := crossover(evidence.comparison):
@@ -69,17 +63,17 @@ def documents(evidence: Evidence, figures: Mapping[str, Plot] | None = None) -> 
 
 def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
     """The site: ``index.html``, and a page for each document and each test."""
-    named = documents(evidence, figures)
+    named = documents(evidence, figures.values())
     links = [("Overview", "../index.html"), *((name, f"{name}.html") for name in named if name != OVERVIEW)]
-    for one in (one for tested in evidence.tested.values() for one in tested):
-        named[name_of(one)] = one_test(evidence, one, list(figures.values()))
+    for one in evidence.tests:
+        named[name_of(one)] = one_test(evidence, one, figures.values())
     made = {
-        results / "pages" / f"{name}.html": html.render(document, WORDS, links).encode()
+        results / "pages" / f"{name}.html": html.render(document, links).encode()
         for name, document in named.items()
         if name != OVERVIEW
     }
     first = [(name, f"pages/{address}") for name, address in links[1:]]
-    index = html.render(named[OVERVIEW], WORDS, first, plots="plots", pages="pages/")
+    index = html.render(named[OVERVIEW], first, plots="plots", pages="pages/")
     return {results / "index.html": index.encode(), **made}
 
 
@@ -123,7 +117,7 @@ def write_tables(site: bool = False) -> list[Path]:
 def _write_tables(results: Path, site: bool) -> list[Path]:
     ledger = append_missing(results / "runs")  # runs.md shows its reasons
     evidence = read_evidence()
-    files, readme = tables(evidence, results), _readme(block(evidence))
+    files = tables(evidence, results)
     if site:
         figures = figures_of(evidence)
         files |= pages(evidence, results, figures) | drawn(figures, results)
@@ -136,9 +130,6 @@ def _write_tables(results: Path, site: bool) -> list[Path]:
     for path in _leftovers(results, files, folders):
         path.unlink(missing_ok=True)
         changed.append(path)
-    if readme is not None and readme[1] != readme[2]:
-        write_atomic(readme[0], readme[2].encode())
-        changed.append(readme[0])
     return changed
 
 
@@ -160,18 +151,15 @@ def check_tables() -> list[str]:
     results = results_dir()
     evidence = read_evidence()
     problems = check_records(results / "runs")
-    files, readme = tables(evidence, results), _readme(block(evidence))
+    files = tables(evidence, results)
     for path, data in files.items():
-        name = path.relative_to(results).as_posix()
+        name = path.relative_to(results).as_posix() if path.is_relative_to(results) else path.name
         if not path.is_file():
             problems.append(f"{name} is missing")
         elif not _same(path, data):
             problems.append(f"{name} differs from the records{_first_difference(path.read_bytes(), data)}")
     leftovers = _leftovers(results, files, ("tables",))
-    problems += [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
-    if readme is not None and readme[1] != readme[2]:
-        problems.append("README.md: the headline block differs from the records")
-    return problems
+    return problems + [f"{path.relative_to(results).as_posix()} belongs to no record" for path in leftovers]
 
 
 def _same(path: Path, data: bytes) -> bool:
@@ -189,18 +177,18 @@ def _leftovers(results: Path, files: Files, folders: tuple[str, ...]) -> list[Pa
     return sorted(p for p in existing if p not in files and p.suffix in _SUFFIXES)
 
 
-def _readme(block: str) -> tuple[Path, str, str] | None:
-    """The README's current and its required text; None where it is not these results' README.
+def _readme(block: str) -> dict[Path, str]:
+    """The README with its block; none where it is not these results' README.
 
     Raises:
         UserError: the README has not exactly one pair of markers.
     """
     path = paths.PROJECT / "README.md"
     if not path.is_file() or results_dir().resolve() != (paths.PROJECT / "results").resolve():
-        return None
+        return {}
     current = path.read_text(encoding="utf-8")
     before, begin, tail = current.partition(BEGIN)
     _, end, after = tail.partition(END)
     if not (begin and end) or BEGIN in tail or END in before + after:
         raise UserError(f"{path}: needs one line {BEGIN!r} and one line {END!r} below it")
-    return path, current, f"{before}{BEGIN}\n{block}{END}{after}"
+    return {path: f"{before}{BEGIN}\n{block}{END}{after}"}

@@ -2,11 +2,14 @@
 
 import textwrap
 from dataclasses import dataclass
+from typing import Self
+
+from pydantic import model_validator
 
 from repro import text
 from repro.errors import UserError, nearest
 from repro.evidence.outcomes import Tested
-from repro.evidence.published import Paper
+from repro.evidence.published import Model, Paper, Text, read_model
 from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in
 from repro.record import RunRecord
@@ -15,15 +18,13 @@ from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import HEADLINES, Plot
 from repro.report.plots.rows import panel_of
-from repro.report.views.words import WORDS, at_scale, outcome, short_title
-from repro.yamls import read_yaml
+from repro.report.views.words import at_scale, outcome
 
 FILE = "tour.yaml"
 WIDTH = 100  # of lines in a terminal
 
 
-@dataclass(frozen=True)
-class TourStage:
+class TourStage(Model):
     """The experiment of one paper.
 
     Attributes:
@@ -38,23 +39,24 @@ class TourStage:
         claim: the claim whose last test stands beside it; empty for the test of the paper's picture.
     """
 
-    paper: str
-    says: str
+    paper: Text
+    says: Text
     minutes: float
-    runs: dict[str, str]
-    number: str
+    runs: dict[str, Text]
+    number: Text
     curve: str = ""
     sweep: str = ""
     attention: str = ""
     claim: str = ""
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _has_a_picture(self) -> Self:
         if [bool(self.curve), bool(self.sweep), bool(self.attention)].count(True) != 1:
-            raise TypeError("it needs one of curve, sweep and attention")
+            raise ValueError("it needs one of curve, sweep and attention")
+        return self
 
 
-@dataclass(frozen=True)
-class Tour:
+class Tour(Model):
     """All stages, with the scale and the seed of their runs."""
 
     scale: str
@@ -112,12 +114,7 @@ def load_tour() -> Tour:
     Raises:
         UserError: no such file, or one that is not a tour; names the entry.
     """
-    path = files_in(configs_dirs(), FILE).get(FILE, configs_dirs()[0] / FILE)
-    raw = read_yaml(path)
-    try:
-        return Tour(**(raw | {"papers": tuple(TourStage(**entry) for entry in raw["papers"])}))
-    except (TypeError, KeyError) as error:
-        raise UserError(f"{path}: {error}; the file's head says what an entry holds") from None
+    return read_model(Tour, files_in(configs_dirs(), FILE).get(FILE, configs_dirs()[0] / FILE))
 
 
 def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
@@ -150,13 +147,8 @@ def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[s
             raise UserError(
                 f"{FILE}: {record.experiment} measures no {stage.number!r}{nearest(stage.number, names)}"
             )
-        rows.append(
-            (
-                name,
-                f"{stage.number} {text.number(measured.value)} {measured.unit}",
-                text.duration(record.wall_seconds),
-            )
-        )
+        number = f"{stage.number} {text.number(measured.value)} {measured.unit}"
+        rows.append((name, number, text.duration(record.wall_seconds)))
     return tuple(rows)
 
 
@@ -169,7 +161,7 @@ def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Pl
     panel = panel_of({name: [record] for name, record in records.items()}, stage.curve, stage.sweep)
     if panel is None:
         raise UserError(f"{FILE}: the runs of {stage.paper} have no {stage.curve or stage.sweep!r}")
-    title = f"{short_title(paper)}, seed {next(iter(records.values())).seed}"
+    title = f"{paper.short_title}, seed {next(iter(records.values())).seed}"
     return Plot(f"{stage.paper}.svg", HEADLINES, stage.says, Chart(title, [], [panel]))
 
 
@@ -181,10 +173,10 @@ def tour_page(stages: list[StageResult]) -> str:
     ]
     for one in stages:
         document += [
-            Heading(2, short_title(one.paper)),
+            Heading(2, one.paper.short_title),
             Paragraph(one.stage.says),
             Figure(one.picture, one.stage.says),
             Grid(("Run", "Number", "Time"), one.numbers),
             *([Bullets((one.test_outcome,))] if one.test_outcome else []),
         ]
-    return html.render(document, WORDS, plots=".")
+    return html.render(document, plots=".")

@@ -15,7 +15,6 @@ from repro.record import LEDGER, Measurement
 from tests.evidence.tested_rows import around, outcome, recipes, run_row, run_rows
 from tests.report.fakes import PUBLISHED, TEST, TESTS, UNTESTED
 
-NOON = "2026-01-01T12:00:00Z"  # the first records begin before midnight of this day
 NIGHT = "2026-01-03T00:00:00Z"
 FAIR = {"big": around(30), "base": around(28)}
 

@@ -11,7 +11,7 @@ from tests.report.fakes import TEST, UNTESTED
 
 
 def met(paper="toy", updates=0, **differences):
-    return CodeComparison(paper, "x.npz", "0" * 64, "some/code@0123456", updates, differences, (), [])
+    return CodeComparison(paper, "x.npz", "0" * 64, "some/code@0123456", updates, differences, [], [])
 
 
 def size(agrees, explanation=None, paper="toy"):

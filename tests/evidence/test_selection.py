@@ -1,7 +1,7 @@
 import pytest
 
-from repro.evidence.header import Goal
-from repro.evidence.selection import Selection, sample
+from repro.evidence.goals import Goal
+from repro.evidence.selection import Selection, sample, weaknesses
 from repro.record import Measurement
 from tests.report.fakes import make_record
 
@@ -36,7 +36,7 @@ def test_the_first_record_of_a_seed_counts(made):
     selection = select(late, other, early)
     assert selection.used == (early, other)
     assert [selection.state(r) for r in (late, early, other)] == ["repeated", "current", "current"]
-    assert selection.weaknesses == []
+    assert [*selection.notes, *weaknesses(selection.used)] == []
 
 
 def test_a_record_of_another_device_counts_for_what_it_alone_measured(made):
@@ -80,7 +80,7 @@ def test_what_does_not_count_adds_no_note(made, seed, changes, state):
     selection = select(*good, odd)
     assert selection.used == tuple(good)
     assert selection.state(odd) == state
-    assert selection.weaknesses == []
+    assert [*selection.notes, *weaknesses(selection.used)] == []
 
 
 def test_tuning_seeds_are_tuning_whatever_the_recipe_says(made):
@@ -118,4 +118,4 @@ def test_many_missing_seeds_are_not_all_named(made):
 
 def test_weaknesses_of_what_counts_are_said(made):
     selection = select(made(1, commit="a" * 40), made(2, commit="b" * 40, dirty=True))
-    assert len(selection.weaknesses) == 2
+    assert len(weaknesses(selection.used)) == 2

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from repro.evidence.header import read_header
+from repro.evidence.goals import goals_of
 from repro.evidence.official import SIZES as FILE
 from repro.evidence.official import Size
 from repro.evidence.published import load_papers
@@ -100,9 +100,9 @@ def printed() -> list[PublishedRows]:
     papers = {paper.key: paper for paper in load_papers()}
     result = set()
     for experiment in experiments():
-        header = read_header(experiment) if "paper" in scales_of(experiment) else None
-        paper = papers.get(header.recipe.paper) if header else None
-        for goal in header.goals if header and paper else ():
+        recipe = load_recipe(experiment) if "paper" in scales_of(experiment) else None
+        paper = papers.get(recipe.paper) if recipe else None
+        for goal in goals_of(recipe) if recipe and paper else ():
             size = paper.tables[goal.table].rows[goal.row].params
             if size is not None:
                 result.add(PublishedRows(paper.key, experiment, goal.table, goal.row, size))

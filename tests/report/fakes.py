@@ -7,7 +7,6 @@ from typing import Any
 import yaml
 
 from repro import recipe
-from repro.evidence.header import Header
 from repro.evidence.ledger import declarations
 from repro.ledger import HEADER, Line
 from repro.recipe import load_recipe
@@ -193,7 +192,7 @@ def make_record(experiment: str, seed: int, value: float, scale: str = "paper") 
         run_id=made.run_id(seed),
         command=f"repro run {experiment} --scale {scale} --seed {seed}",
         config=made.config,
-        config_hash=Header(made).config_hash,
+        config_hash=made.config_hash,
         commit="0123456789abcdef",
         dirty=False,
         versions={"torch": "2.13.0"},

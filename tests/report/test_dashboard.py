@@ -15,7 +15,7 @@ from repro import text
 from repro.cli.main import build_parser
 from repro.errors import UserError
 from repro.evidence.compare import compare
-from repro.evidence.header import expected
+from repro.evidence.goals import expected
 from repro.evidence.published import load_paper, paper_keys
 from repro.mirror import labels
 from repro.recipe import load_recipe
@@ -104,9 +104,9 @@ def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
 
 def test_the_groups_are_those_that_runs_are_given() -> None:
     comparison = compare()
-    assert len(comparison.headers) > 100
-    for header in comparison.headers.values():
-        assert group_of(header) == labels.group(header.recipe)
+    assert len(comparison.recipes) > 100
+    for recipe in comparison.recipes.values():
+        assert group_of(recipe) == labels.group(recipe)
 
 
 def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House) -> None:
@@ -127,8 +127,8 @@ def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House
 
 def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
     every = {
-        (f"{e}/{s}/s1-01234567", group_of(header)): (e.partition("@")[0], s)
-        for (e, s), header in compare("shortformer").headers.items()
+        (f"{e}/{s}/s1-01234567", group_of(recipe)): (e.partition("@")[0], s)
+        for (e, s), recipe in compare("shortformer").recipes.items()
     }
     result = []
     for grid in blocks(board_of("shortformer"), "PanelGrid"):

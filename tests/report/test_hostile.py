@@ -193,7 +193,7 @@ def test_a_terminal_gets_no_sequence_of_it(poisoned):
     other = dataclasses.replace(made, commit="x", precision="y")
     for output in (
         show_run(made),
-        terminal_table([made]),
+        terminal_table(made),
         diff_runs(made, other),
         render([list_grid(list_rows(read_evidence()))]),
         render(document_of_tests(read_evidence())),

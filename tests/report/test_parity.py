@@ -22,7 +22,7 @@ def met(file: str, paper: str = "toy", updates: int = 0, **differences: float) -
     source = "some/code@0123456789 train.py; torch 2.13.0+cpu"
     curve = [[3.0, 2.0], [3.0, 2.0]] if updates else []
     return CodeComparison(
-        paper, file, digest, source, updates, differences, ("theirs rounds",) if updates else (), curve
+        paper, file, digest, source, updates, differences, ["theirs rounds"] if updates else [], curve
     )
 
 
@@ -35,7 +35,7 @@ FOUND = [
 
 
 def write(folder: Path, found: list[CodeComparison]) -> None:
-    rows = [{**vars(one), "by_design": list(one.by_design)} for one in found]
+    rows = [vars(one) for one in found]
     (folder / FILE).write_text(json.dumps(rows), encoding="utf-8")
 
 

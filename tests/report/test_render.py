@@ -17,7 +17,7 @@ from repro.recipe import experiments, forget_files
 from repro.record import LEDGER
 from repro.report import render
 from repro.report.formats.blocks import Heading
-from repro.report.render import BEGIN, END, KEPT, block, check_tables, figures_of, pages, tables, write_tables
+from repro.report.render import BEGIN, END, block, check_tables, figures_of, pages, tables, write_tables
 from tests.report.markup import read
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -144,9 +144,8 @@ def test_the_figures_that_documents_show_are_those_that_git_keeps():
         path.read_text(encoding="utf-8") for path in (PROJECT / "README.md", *(PROJECT / "docs").glob("*.md"))
     ]
     displayed = {name for text in texts for name in re.findall(r"results/plots/([\w@.-]+)", text)}
-    assert displayed == set(KEPT)
     ignored = (PROJECT / ".gitignore").read_text(encoding="utf-8")
-    assert all(f"!/results/plots/{name}\n" in ignored for name in KEPT)
+    assert displayed == set(re.findall(r"^!/results/plots/(.+)$", ignored, re.M)) != set()
 
 
 def test_a_recipe_that_came_while_a_process_ran_is_seen(house):
@@ -247,14 +246,15 @@ def readme(house, tmp_path, monkeypatch):
 
 def test_the_readme_is_checked_and_written(house, readme):
     fill(house)
-    assert "README.md: the headline block differs from the records" in check_tables()
+    assert "README.md differs from the records (line 4)" in check_tables()
     assert readme in write_tables()
     output = readme.read_text()
     assert output == f"# Title\n\n{BEGIN}\n{block(read_evidence())}{END}\n\nRest\n"
     assert "[A Toy Paper (2020)](results/tables/toy.md)" in output
     assert check_tables() == []
     readme.write_text(output.replace("[A Toy Paper", "[Another Paper"))
-    assert check_tables() == ["README.md: the headline block differs from the records"]
+    (problem,) = check_tables()
+    assert problem.startswith("README.md differs from the records (line ")
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,8 @@ def judge_number(
     if ours.n < SEEDS:
         return Verdict("open", f"{ours.n} of {SEEDS} seeds")
     level = EXTENDED_LEVEL if extended else LEVEL
-    word = _compare(ours, published, rules, margin, sign, unit, level)
-    return Verdict(word, _more(ours, published, rules, margin, sign, unit) if word == "open" else "")
+    word = _compare(ours, published, rules, margin, unit, level)
+    return Verdict(word, _more(ours, published, rules, margin, unit) if word == "open" else "")
 
 
 def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
@@ -102,9 +102,7 @@ def _at_chance(ours: Estimate, published: float, rules: Rules, margin: Margin, s
     return not any(exceeds(sign * (end - level), near) for end in ends)
 
 
-def _compare(
-    ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str, level: float
-) -> str:
+def _compare(ours: Estimate, published: float, rules: Rules, margin: Margin, unit: str, level: float) -> str:
     """``reproduced``, ``higher``, ``lower`` or ``open``."""
     size = margin.width_at(published)
     if unit == RATE:
@@ -149,11 +147,11 @@ def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: f
     return low - their_high, high - their_low
 
 
-def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, sign: int, unit: str) -> str:
+def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, unit: str) -> str:
     """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
     for n in (n for n in MORE if n > ours.n):
         more = Estimate(ours.mean, n, None, None, ours.variance)
-        if _compare(more, published, rules, margin, sign, unit, EXTENDED_LEVEL) != "open":
+        if _compare(more, published, rules, margin, unit, EXTENDED_LEVEL) != "open":
             return f"{n} seeds would decide at this spread"
     why = (
         ": the published number is itself one run of this spread" if not rules.noise and unit != RATE else ""

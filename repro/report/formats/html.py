@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape as escape_html
 from pathlib import Path
@@ -21,6 +21,7 @@ from repro.report.formats.blocks import (
     Paragraph,
     VerdictWord,
 )  # fmt: skip
+from repro.report.views.words import WORDS
 from repro.text import clean
 
 STYLE = Path(__file__).with_name("page.css")
@@ -36,7 +37,6 @@ def escape(text: str) -> str:
 
 def render(
     document: Document,
-    words: Mapping[str, str],
     links: Sequence[tuple[str, str]] = (),
     plots: str = "../plots",
     pages: str = "",
@@ -45,14 +45,13 @@ def render(
 
     Args:
         document: its blocks.
-        words: the sentence that explains each word of a verdict.
         links: text and address of the links above the page.
         plots: path of the plots relative to the page.
         pages: path of the other pages relative to the page, with a slash at the end.
     """
     title = next((block.text for block in document if isinstance(block, Heading)), "")
     above = "".join(f'<a href="{quote(address)}">{escape(text)}</a>\n' for text, address in links)
-    body = "\n".join(_block(block, words, plots, pages) for block in document)
+    body = "\n".join(_block(block, plots, pages) for block in document)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -75,7 +74,7 @@ def _policy() -> str:
     return f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
 
 
-def _block(block: Block, words: Mapping[str, str], plots: str, pages: str) -> str:
+def _block(block: Block, plots: str, pages: str) -> str:
     match block:
         case Heading(level, text):
             return f'<h{level} id="{escape(block.anchor)}">{escape(text)}</h{level}>'
@@ -87,7 +86,7 @@ def _block(block: Block, words: Mapping[str, str], plots: str, pages: str) -> st
             image = f'<img src="{escape(plots)}/{quote(name)}" alt="{escape(caption)}" loading="lazy">'
             return f'<figure><div class="scroll">{image}</div><figcaption>{escape(caption)}</figcaption></figure>'
         case Grid():
-            return _grid(block, words, pages)
+            return _grid(block, pages)
 
 
 def _linked(text: str) -> str:
@@ -97,12 +96,12 @@ def _linked(text: str) -> str:
     return "".join(f'<a href="{w}">{w}</a>' if i % 2 else w for i, w in enumerate(words))
 
 
-def _grid(grid: Grid, words: Mapping[str, str], pages: str) -> str:
+def _grid(grid: Grid, pages: str) -> str:
     right = [' class="n"' if i in grid.right else "" for i in range(len(grid.header))]
     head = "".join(f'<th scope="col"{r}>{escape(t)}</th>' for r, t in zip(right, grid.header, strict=True))
     lines = []
     for i, row in enumerate(grid.rows):
-        first, *rest = [_cell(cell, words, pages) for cell in row]
+        first, *rest = [_cell(cell, pages) for cell in row]
         kind = f' class="{grid.kind(i)}"' if grid.kind(i) else ""
         cells = "".join(f"<td{r}>{c}</td>" for r, c in zip(right[1:], rest, strict=True))
         lines.append(f'<tr{kind}><th scope="row"{right[0]}>{first}</th>{cells}</tr>')
@@ -110,13 +109,13 @@ def _grid(grid: Grid, words: Mapping[str, str], pages: str) -> str:
     return f'<div class="scroll" tabindex="0">{table}</div>'
 
 
-def _cell(cell: Cell, words: Mapping[str, str], pages: str) -> str:
+def _cell(cell: Cell, pages: str) -> str:
     match cell:
         case Link(text, page):
             return f'<a href="{escape(pages)}{quote(page, safe="/#")}">{escape(text)}</a>'
         case VerdictWord(word, why):
-            kind = word.replace(" ", "-") if word in words else "other"
-            badge = f'<span class="v v-{kind}" title="{escape(words.get(word, ""))}">{escape(word)}</span>'
+            kind = word.replace(" ", "-") if word in WORDS else "other"
+            badge = f'<span class="v v-{kind}" title="{escape(WORDS.get(word, ""))}">{escape(word)}</span>'
             return f"{badge} {escape(why)}".strip()
         case _:
             return _EXPONENT.sub(HYPHEN, escape(cell))  # or a browser breaks 9e-11 behind the hyphen

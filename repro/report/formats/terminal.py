@@ -53,28 +53,25 @@ def _widths(table: Sequence[Sequence[str]], total: int) -> list[int]:
     return widths
 
 
-def terminal_table(records: list[RunRecord], most: int | None = None) -> str:
-    """Returns a table of the numbers of runs, with published numbers at paper scale only.
+def terminal_table(record: RunRecord, most: int | None = None) -> str:
+    """Returns a table of the numbers of a run, with published numbers at paper scale only.
 
     Args:
-        records: of the runs.
-        most: the most numbers of a run, unless its recipe names more in ``reproduces``, which come first; a last line
-            counts the others. None for all.
+        record: of the run.
+        most: the most numbers, unless its recipe names more in ``reproduces``, which come first; a last line counts
+            the others. None for all.
     """
-    rows, left = [], 0
-    for record in records:
-        paper = _paper(record)
-        named = [
-            m for m in record.metrics if any(_fits(goal, m) for goal in record.config.get("reproduces") or ())
-        ]
-        metrics = [*named, *(m for m in record.metrics if m not in named)]
-        listed = metrics[: None if most is None else max(most, len(named))]
-        left += len(metrics) - len(listed)
-        for m in listed:
-            published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
-            labels = (record.experiment, record.scale, str(record.seed), m.name)
-            rows.append((*labels, text.number(m.value), m.unit, m.split, published))
+    goals, paper = record.config.get("reproduces") or (), _paper(record)
+    named = [m for m in record.metrics if any(_fits(goal, m) for goal in goals)]
+    metrics = [*named, *(m for m in record.metrics if m not in named)]
+    listed = metrics if most is None else metrics[: max(most, len(named))]
+    rows = []
+    for m in listed:
+        published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
+        labels = (record.experiment, record.scale, str(record.seed), m.name)
+        rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
+    left = len(metrics) - len(listed)
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
 
@@ -156,7 +153,7 @@ def show_run(record: RunRecord) -> str:
         ("command", record.command),
     ]
     facts += [("deviation", deviation) for deviation in record.deviations]
-    parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table([record])]
+    parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table(record)]
     curves = [_curve(name, points) for name, points in sorted(record.curves.items()) if points]
     if curves:
         parts.append("\n".join(curves))

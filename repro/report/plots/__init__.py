@@ -17,7 +17,7 @@ def figures(evidence: Evidence) -> list[Plot]:
         UserError: outputs of a run that are damaged.
     """
     comparison = evidence.comparison
-    titles = [(paper.key, paper.title.partition(":")[0]) for paper in evidence.papers]
+    titles = [(paper.key, paper.short_title) for paper in evidence.papers]
     return [
         *tested.pictures(evidence),
         *filter(None, [parity.picture(read_parity(), titles)]),

@@ -17,7 +17,7 @@ ALL = "pictures.svg"
 def each_test(evidence: Evidence) -> list[Plot]:
     """A figure ``<paper>--test--<claim>-<attempt>.svg`` for each test whose records have its curve or its sweep."""
     plots = []
-    for one in (one for tested in evidence.tested.values() for one in tested):
+    for one in evidence.tests:
         if chart := _chart(one, one.test.says):
             name = file_name(one.paper.key, "test", f"{one.test.claim}-{one.test.attempt}")
             plots.append(Plot(name, TESTS, _caption(one), chart))
@@ -39,7 +39,7 @@ def pictures(evidence: Evidence) -> list[Plot]:
     plots, panels = list[Plot](), list[Panel]()
     for paper in evidence.papers:
         one = evidence.test(paper.key, evidence.files[paper.key].picture)
-        head = f"{paper.title.partition(':')[0]} ({paper.about.year})"
+        head = f"{paper.short_title} ({paper.about.year})"
         if one and one.counts and (chart := _chart(one, head, one.test.says)):
             plots.append(Plot(file_name(paper.key, "picture"), HEADLINES, _caption(one), chart))
             panels.extend(chart.panels)
@@ -49,11 +49,9 @@ def pictures(evidence: Evidence) -> list[Plot]:
 
 def status_line(one: Tested) -> str:
     """``Scale small: not a fair test (not settled, tuned).``"""
-    failed = ", ".join(condition.name for condition in one.conditions if not condition.met)
-    words = (
-        f"{'check of the code, ' if one.is_check else ''}{one.verdict}{f' (not {failed})' if failed else ''}"
-    )
-    return f"Scale {one.test.scale}: {words}."
+    check = "check of the code, " if one.is_check else ""
+    failed = f" (not {one.failed})" if one.failed else ""
+    return f"Scale {one.test.scale}: {check}{one.verdict}{failed}."
 
 
 def _caption(one: Tested) -> str:
@@ -82,7 +80,7 @@ def _rows(one: Tested) -> dict[str, list[RunRecord]]:
     rows: dict[str, list[RunRecord]] = {}
     for result in one.results:
         name = f"{result.label} {text.plus_minus(result.estimate)}"
-        records = [record for record, _ in result.sample.measured]
+        records = result.sample.records
         known = next((other for other, kept in rows.items() if kept == records), None)
         if known:
             rows[f"{known}; {name}"] = rows.pop(known)

@@ -1,7 +1,7 @@
 """The first screen: what is shown and what not in a few sentences, a line of rungs for each paper, its tests."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from repro import text
 from repro.evidence.outcomes import ORDERS
@@ -9,11 +9,11 @@ from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, summarised
 from repro.evidence.table import Evidence
 from repro.report import parity
-from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Paragraph
+from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Link, Paragraph
 from repro.report.plots.plot import Plot
 from repro.report.plots.tested import ALL
 from repro.report.views.tests import grid_of_tests
-from repro.report.views.words import WORDS, paper_link, short_title
+from repro.report.views.words import WORDS
 
 HEADER = (
     "Paper",
@@ -41,12 +41,12 @@ def summary(found: Evidence) -> Document:
     return [*document, Figure(parity.PICTURE, parity.CAPTION)] if trained else document
 
 
-def overview(found: Evidence, plots: Sequence[Plot] = ()) -> Document:
+def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
     """The first screen, then the picture and the tests of each paper, and the words that verdicts use."""
     document: Document = [Heading(1, "Overview"), *summary(found)]
     document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
-        document.append(Heading(2, short_title(paper)))
+        document.append(Heading(2, paper.short_title))
         last = {one.test.name for one in summarised(found.tested[paper.key])}
         tested = [one for one in found.tested[paper.key] if one.is_check or one.test.name in last]
         document.append(grid_of_tests(tested) if tested else Paragraph("No test of a claim."))
@@ -61,7 +61,7 @@ def shown(found: Evidence) -> str:
         sum(map(Counter, of), Counter()) for of in ((x.tests for x in lines), (x.numbers for x in lines))
     )
     fair = ", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet"
-    every = Counter(one.verdict for tested in found.tested.values() for one in tested if not one.is_check)
+    every = Counter(one.verdict for one in found.tests if not one.is_check)
     waiting, unfair = every["not run"] + every["incomplete"], every["not a fair test"]
     untested = sum(len(file.untested) for file in found.files.values())
     met = sum(bool(line.cases and line.runs) for line in lines)
@@ -91,7 +91,7 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
     tests = [f"{line.tests[word]} {word}" for word in ORDERS if line.tests.get(word)]
     total, tested = sum(line.tests.values()), sum(line.numbers.values())
     return (
-        paper_link(paper, f"{short_title(paper)} ({paper.about.year})"),
+        Link(f"{paper.short_title} ({paper.about.year})", f"{paper.key}.html", f"{paper.key}.md"),
         f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
         _training(line, max(trained)) if trained else text.NOTHING,
         _size(line),

@@ -20,8 +20,8 @@ REDUCED = (
 
 
 def paper_document(evidence: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
-    """Everything about a paper; ``plots`` are its figures."""
-    own = {plot.name: plot for plot in plots}
+    """Everything about a paper, with those of the figures that are its own."""
+    own = {plot.name: plot for plot in plots if plot.name.startswith(f"{paper.key}--")}
     first = [own[name] for part in ("picture", "effects") if (name := f"{paper.key}--{part}.svg") in own]
     document: Document = [
         Heading(1, paper.title),
@@ -115,16 +115,11 @@ def _paper_verdict(entries: list[Entry]) -> GridCell:
 
 
 def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> tuple[GridCell, ...]:
-    cells = {
-        e.metric.name: c
-        for e in entries
-        if e.metric
-        for c in e.paper_cells
-        if c.goal.experiment == experiment
-    }
+    own = (c for e in entries if e.metric for c in e.paper_cells if c.goal.experiment == experiment)
+    cells = {c.goal.metric: c for c in own}
     values = [text.plus_minus(cells[m.name].estimate) if m.name in cells else text.NOTHING for m in metrics]
-    records = {id(r): r for c in cells.values() for r in c.sample.records}.values()
-    parameters = " or ".join(text.count(n) for n in sorted({r.parameters for r in records}))
+    counts = {r.parameters for c in cells.values() for r in c.sample.records}
+    parameters = " or ".join(map(text.count, sorted(counts)))
     measured = {name: _verdict(cell) for name, cell in cells.items() if cell.estimate}
     words: GridCell = "; ".join(f"{name}: {verdict}" for name, verdict in measured.items())
     if len(cells) == 1:
@@ -134,15 +129,10 @@ def _our_line(experiment: str, metrics: list[Metric], entries: list[Entry]) -> t
 
 def _verdict(cell: Cell) -> VerdictWord:
     assert cell.estimate is not None
-    change = (
-        []
-        if cell.difference is None
-        else [text.signed(cell.difference, text.digits_after(cell.estimate.mean))]
-    )
-    why = [cell.why] if cell.why else []
-    return VerdictWord(
-        cell.verdict, ", ".join([*change, f"n = {cell.estimate.n}", *why, *["see notes"] * bool(cell.notes)])
-    )
+    words = [f"n = {cell.estimate.n}", cell.why, "see notes" if cell.notes else ""]
+    if cell.difference is not None:
+        words.insert(0, text.signed(cell.difference, text.digits_after(cell.estimate.mean)))
+    return VerdictWord(cell.verdict, ", ".join(filter(None, words)))
 
 
 def _reduced(evidence: Evidence, paper: Paper) -> Document:

@@ -8,9 +8,9 @@ from operator import itemgetter
 from typing import Any
 
 from repro import text
-from repro.evidence.compare import Key
+from repro.evidence.entries import Entry
 from repro.evidence.outcomes import Tested
-from repro.evidence.table import Evidence, table
+from repro.evidence.table import Evidence, numbers
 from repro.recipe import SCALES, scales_of
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.views.first_screen import rungs_grid
@@ -24,24 +24,20 @@ def list_rows(evidence: Evidence) -> Rows:
 
     ``measured`` is the mean at the paper's scale, else None; ``reduced`` holds the numbers of reduced scales.
     """
-    by_number: dict[Key, Rows] = {}
-    for row in table(evidence)["numbers"]:
-        by_number.setdefault((row["paper"], row["table"], row["row"], row["metric"]), []).append(row)
-    return [_listed(evidence, key, rows) for key, rows in by_number.items()]
+    return [_listed(entry) for entry in evidence.comparison.entries.values()]
 
 
-def _listed(evidence: Evidence, key: Key, rows: Rows) -> dict[str, Any]:
-    entry = evidence.comparison.entries[key]
-    at_scale = [row for row in rows if row["scale"] == "paper"]
-    row_listed = next((row for row in at_scale if row["n"]), rows[0])
-    is_ours = row_listed in at_scale and row_listed["n"]
+def _listed(entry: Entry) -> dict[str, Any]:
+    rows = numbers(entry)
+    first = rows[0]  # the one that counts at the paper's scale, where there is one
+    is_ours = first["scale"] == "paper" and first["n"] > 0
     scales = {scale for row in rows if row["experiment"] for scale in scales_of(row["experiment"])}
     reduced = ("scale", "mean", "n", "experiment")
     return {
-        **{name: value for name, value in row_listed.items() if name not in ("scale", "mean", "low", "high")},
+        **{name: value for name, value in first.items() if name not in ("scale", "mean", "low", "high")},
         "scales": [scale for scale in SCALES if scale in scales],
-        "measured": row_listed["mean"] if is_ours else None,
-        "n": row_listed["n"] if is_ours else 0,
+        "measured": first["mean"] if is_ours else None,
+        "n": first["n"] if is_ours else 0,
         "verdict": entry.verdict,
         "reduced": [
             {name: row[name] for name in reduced} for row in rows if row["n"] and row["scale"] != "paper"
@@ -94,14 +90,13 @@ def list_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:
     return Grid(header, tuple(lines))
 
 
-def as_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """Rows of one kind, a line each."""
-    out, writer = io.StringIO(), None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(out, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow({name: _plain(value) for name, value in row.items()})
+    out = io.StringIO()
+    if rows:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({name: _plain(value) for name, value in row.items()} for row in rows)
     return out.getvalue()
 
 

@@ -19,7 +19,7 @@ def runs_document(evidence: Evidence) -> Document:
     """Lists every record by paper, with the reason where it does not count."""
     comparison = evidence.comparison
     tests: dict[str, list[str]] = {}
-    for one in (one for tested in evidence.tested.values() for one in tested):
+    for one in evidence.tests:
         for path in {record.path for s in one.results for record in s.sample.records}:
             tests.setdefault(path, []).append(one.test.name)
     document: Document = [
@@ -47,7 +47,7 @@ def _place(record: RunRecord) -> tuple[str, int, int, str]:
 
 def _line(comparison: Comparison, record: RunRecord, tests: list[str]) -> tuple[str | VerdictWord, ...]:
     state = comparison.state(record)
-    why = comparison.reasons.get(record.path, "") if state == "withdrawn" else ""
+    why = comparison.withdrawn[record.path] if state == "withdrawn" else ""
     return (
         record.run_id,
         VerdictWord(state, why),

@@ -1,7 +1,7 @@
 """Tests of claims: a table of them, and a document of each."""
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from itertools import pairwise, zip_longest
 
 from repro import text
@@ -22,7 +22,7 @@ from repro.report.formats.blocks import (
     VerdictWord,
 )  # fmt: skip
 from repro.report.plots.plot import Plot
-from repro.report.views.words import at_scale, effect_words, outcome, percent, short_title
+from repro.report.views.words import at_scale, effect_words, outcome, percent
 from repro.seeds import show_seeds
 
 FILE = "tests.md"
@@ -69,14 +69,14 @@ def document_of_tests(found: Evidence) -> Document:
     """Every test, every attempt, and the claims without one."""
     document: Document = [Heading(1, "Tests of claims"), Paragraph(SAYS)]
     for paper in found.papers:
-        document.append(Heading(2, short_title(paper)))
+        document.append(Heading(2, paper.short_title))
         for one in found.tested[paper.key]:
             document += [_heading(one), Paragraph(one.test.says), *_body(found, one)]
         document += untested_grid(found, paper)
     return document
 
 
-def one_test(found: Evidence, one: Tested, plots: Sequence[Plot]) -> Document:
+def one_test(found: Evidence, one: Tested, plots: Collection[Plot]) -> Document:
     """The page of one test, with its curves and the effects of the paper's tests."""
     names = [f"{one.paper.key}--test--{one.test.claim}-{one.test.attempt}.svg"]
     names += [f"{one.paper.key}--effects.svg"] if one.effects else []
@@ -87,7 +87,7 @@ def one_test(found: Evidence, one: Tested, plots: Sequence[Plot]) -> Document:
 
 def _body(found: Evidence, one: Tested) -> Document:
     test, table = one.test, one.paper.tables[one.claim.table]
-    says = f"The paper: {one.claim.says} ({table.number}, {test.column or one.claim.metric})"
+    says = f"The paper: {one.claim.says} ({table.number}, {one.column.name})"
     document: Document = [
         Grid(("Outcome", "Scale"), ((outcome(one, short=True), at_scale(test.scale)),)),
         Paragraph(says),
@@ -106,7 +106,7 @@ def _rows(one: Tested) -> Grid:
     """What was run, best first as the paper prints it."""
     rows = []
     for s, effect in zip_longest(one.results, one.effects):
-        seeds = f"{s.estimate.n if s.estimate else 0} of {len(one.test.seeds_of(s.row))}"
+        seeds = f"{len(s.scores)} of {len(one.test.seeds_of(s.row))}"
         ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
         beside = effect_words(effect) if effect else text.NOTHING
         cells = (s.label, s.relation, text.printed(s.published), ours, seeds, beside)
@@ -118,12 +118,10 @@ def _rows(one: Tested) -> Grid:
 def _path(one: Tested) -> Grid:
     """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
     rows = [(s.label, *map(text.number, s.path)) for s in one.results]
-    column = one.paper.tables[one.claim.table].metrics[one.test.column or one.claim.metric]
-    sign = 1 if (one.test.better or column.better) == "higher" else -1
     for a, b in pairwise(one.results) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
         gaps = (
-            f"{percent(100 * sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
+            f"{percent(100 * one.sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
             for x, y in pairs
         )
         rows.append((f"{a.row} ahead of {b.row} by", *gaps))

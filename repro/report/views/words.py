@@ -3,7 +3,7 @@
 from repro import text
 from repro.evidence.outcomes import Effect, Tested
 from repro.evidence.published import Paper
-from repro.report.formats.blocks import Link, VerdictWord
+from repro.report.formats.blocks import VerdictWord
 
 NUMBERS = {
     "reproduced": "At the paper's scale our mean is equal to the published number within the margin.",
@@ -48,11 +48,6 @@ def at_scale(scale: str) -> str:
     return "paper's scale" if scale == "paper" else f"reduced scale: {scale}"
 
 
-def short_title(paper: Paper) -> str:
-    """A title without its second part."""
-    return paper.title.partition(":")[0]
-
-
 def venue(paper: Paper) -> str:
     """Returns venue and year of a paper."""
     about = paper.about
@@ -61,15 +56,9 @@ def venue(paper: Paper) -> str:
 
 def outcome(one: Tested, short: bool = False) -> VerdictWord:
     """A test's verdict; ``short`` names only the conditions of the gate that it fails."""
-    failed = [condition.name for condition in one.conditions if not condition.met]
-    why = f"not {', '.join(failed)}" if short and failed else one.why
+    why = f"not {one.failed}" if short and one.failed else one.why
     verdict = VerdictWord(one.verdict, why)
     return VerdictWord("check of the code", str(verdict)) if one.is_check else verdict
-
-
-def paper_link(paper: Paper, words: str) -> Link:
-    """A link to a paper's document."""
-    return Link(words, f"{paper.key}.html", f"{paper.key}.md")
 
 
 def effect_words(effect: Effect) -> str:

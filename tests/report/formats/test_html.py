@@ -34,7 +34,7 @@ DOCUMENT = [
 
 
 def page(**changes):
-    return read(html.render(DOCUMENT, WORDS, **changes))
+    return read(html.render(DOCUMENT, **changes))
 
 
 def test_a_word_of_a_verdict_is_a_badge_that_explains_itself():
@@ -42,7 +42,7 @@ def test_a_word_of_a_verdict_is_a_badge_that_explains_itself():
     assert (badge.text, badge.get("class")) == ("same order", "v v-same-order")
     assert badge.get("title") == WORDS["same order"]
     assert badge.parent.text == "same order n = 3"
-    unknown = read(html.render([Grid(("a",), ((VerdictWord('x" y'),),))], WORDS)).one("span", cls="v")
+    unknown = read(html.render([Grid(("a",), ((VerdictWord('x" y'),),))])).one("span", cls="v")
     assert (unknown.get("class"), unknown.get("title")) == ("v v-other", "")
 
 
@@ -72,9 +72,9 @@ def test_numbers_are_flush_right_and_ours_are_marked():
 
 
 def test_a_power_of_ten_is_not_broken_at_its_sign():
-    output = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))], WORDS)
+    output = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))])
     assert f"27 updates, 9e{html.HYPHEN}11" in output
-    assert "2020-11" in html.render([Grid(("a", "b"), (("x", "2020-11"),))], WORDS)
+    assert "2020-11" in html.render([Grid(("a", "b"), (("x", "2020-11"),))])
 
 
 def test_each_page_is_open_to_all_readers():
@@ -94,11 +94,11 @@ def test_nothing_but_its_own_style_is_allowed():
     assert "default-src 'none'" in policy
     assert "img-src 'self'" in policy
     assert "unsafe" not in policy
-    assert not re.search(r"@import|url\(|<script|<link", html.render(DOCUMENT, WORDS))
+    assert not re.search(r"@import|url\(|<script|<link", html.render(DOCUMENT))
 
 
 def test_hostile_texts_are_texts():
-    tree = read(html.render([*BLOCKS, Paragraph("https://x.y/'\"><script>")], WORDS))
+    tree = read(html.render([*BLOCKS, Paragraph("https://x.y/'\"><script>")]))
     assert {e.name for e in tree.one("main").walk()} <= {
         "h1", "h2", "p", "ul", "li", "div", "table", "thead", "tbody", "tr", "th", "td", "a",
     }  # fmt: skip

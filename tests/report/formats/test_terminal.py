@@ -14,14 +14,14 @@ def lines(table):
 
 def test_the_published_number_stands_beside_a_run_at_paper_scale(house):
     (record,) = house.run(house.recipe("big"), [29.5])
-    assert "toy/big paper 1 test/bleu 29.50 BLEU test 30 (Table 1, Big)" in lines(terminal_table([record]))
+    assert "toy/big paper 1 test/bleu 29.50 BLEU test 30 (Table 1, Big)" in lines(terminal_table(record))
 
 
 def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
     name = house.recipe("big")
     house.recipe("big", scale="cpu", width=2)
     (record,) = house.run(name, [29.5], "cpu")
-    output = terminal_table([record])
+    output = terminal_table(record)
     assert "toy/big cpu 1 test/bleu 29.50 BLEU test reduced scale" in lines(output)
     assert "30" not in output.replace("29.50", "")
 
@@ -29,13 +29,13 @@ def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
 def test_another_protocol_has_no_published_number_beside_it(house):
     goal = "{table: table1, row: big, metric: bleu, measured: test/bleu, protocol: {beam: 5}}"
     (record,) = house.run(house.recipe("big", goal), [29.5])
-    assert "Table 1" not in terminal_table([record])
+    assert "Table 1" not in terminal_table(record)
 
 
 def test_a_recipe_of_a_paper_without_published_file(house):
     (record,) = house.run(house.recipe("big"), [29.5])
     own = dataclasses.replace(record, experiment="mine/own")
-    assert "29.50" in terminal_table([own])
+    assert "29.50" in terminal_table(own)
 
 
 def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
@@ -43,7 +43,7 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
     (record,) = house.run(house.recipe("big", goal), [29.5])
     others = [Measurement(f"test/m{i}", float(i), "x", "test") for i in range(12)]
     record = dataclasses.replace(record, metrics=[*others, *record.metrics])
-    output = lines(terminal_table([record], 5))
+    output = lines(terminal_table(record, 5))
     assert [line.split()[3] for line in output[2:7]] == [
         "test/bleu",
         "test/m0",
@@ -53,8 +53,8 @@ def test_what_a_recipe_names_comes_first_and_the_rest_is_counted(house):
     ]
     assert output[7:] == ["8 more numbers: --all shows them here, `repro show` any time"]
     record = dataclasses.replace(record, metrics=record.metrics[-1:] * 7 + others)
-    assert len(lines(terminal_table([record], 5))) == 2 + 7 + 1, "whatever the recipe names is shown"
-    assert len(lines(terminal_table([record]))) == 2 + 19
+    assert len(lines(terminal_table(record, 5))) == 2 + 7 + 1, "whatever the recipe names is shown"
+    assert len(lines(terminal_table(record))) == 2 + 19
 
 
 def test_a_document_as_text(monkeypatch):
@@ -111,8 +111,8 @@ def test_two_equal_runs_say_so(house):
     assert "Same configuration, seed, commit and hardware." in diff_runs(a, a)
 
 
-@pytest.mark.parametrize("call", [terminal_table, lambda rs: show_run(rs[0])])
+@pytest.mark.parametrize("call", [terminal_table, show_run])
 def test_names_of_metrics_cannot_steer_the_terminal(house, call):
     numbers = [Measurement("test/\x1b]0;x\x07", 1.0, "\x1b[2J", "test")]
-    records = house.run(house.recipe("big"), [1.0], metrics=numbers)
-    assert "\x1b" not in call(records)
+    (record,) = house.run(house.recipe("big"), [1.0], metrics=numbers)
+    assert "\x1b" not in call(record)

@@ -2,7 +2,7 @@
 
 from repro.evidence.compare import compare
 from repro.evidence.entries import DERIVED
-from repro.evidence.header import expected, read_header
+from repro.evidence.goals import expected, goals_of
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 
 GOAL = "{table: table1, row: big, metric: bleu, measured: test/bleu%s}"
@@ -10,15 +10,9 @@ GOAL = "{table: table1, row: big, metric: bleu, measured: test/bleu%s}"
 
 def test_goal_with_everything(house):
     name = house.recipe("big", GOAL % ", protocol: {beam: 4}")
-    (goal,) = read_header(name).goals
+    (goal,) = goals_of(load_recipe(name))
     assert (goal.table, goal.row, goal.metric, goal.measured) == ("table1", "big", "bleu", "test/bleu")
     assert goal.protocol == {"beam": 4}
-
-
-def test_the_hash_is_that_of_the_records(house):
-    name = house.recipe("big")
-    (record,) = house.run(name, [1.0])
-    assert read_header(name).config_hash == record.config_hash
 
 
 PAPER = "attention-is-all-you-need"
