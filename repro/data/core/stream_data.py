@@ -16,7 +16,7 @@ from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.orders import InWindows, overlapping, rows_per_batch, steps_per_epoch
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
-from repro.data.core.streams import OrderName, plan_epoch
+from repro.data.core.streams import Epoch, OrderName, plan_epoch
 from repro.errors import UserError, at_least
 
 
@@ -75,11 +75,6 @@ class Column:
     def counted(self, n_targets: int) -> int:
         """Scored ones among the first ``n_targets`` targets."""
         return n_targets if self.scored is None else int(np.count_nonzero(self.scored[1 : n_targets + 1]))
-
-    def counted_in(self, segment: Segment) -> int:
-        """Scored ones among all targets of a segment."""
-        targets = segment.targets
-        return targets.size if self.scored is None else int(np.count_nonzero(self.scored[targets + 1]))
 
     def build(self, segment: Segment) -> StreamBatch:
         """The batch of a segment."""
@@ -235,7 +230,7 @@ class StreamData(DataModule):
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         if self.order == "documents":
-            return self._training_documents.plan_epoch(self.share)
+            return Epoch(self._training_documents, self.share).plan()
         column = self.column(self.train_split)
         offsets = self.sentences(self.train_split) if self.order == "sentences" else None
         return plan_epoch(
@@ -268,7 +263,8 @@ class StreamData(DataModule):
         column = self.column(self.split(evaluation.kind))
         cut, tokens = self._cut(evaluation)
         if isinstance(cut, RandomWindows):
-            return {"tokens": sum(map(column.counted_in, cut.plan(column.n_targets)))}
+            drawn = cut.plan(column.n_targets)
+            return {"tokens": sum(int(window.counting(column.scored).sum()) for window in drawn)}
         considered = _at_most(column.n_targets, tokens)
         return {"tokens": column.counted(considered - cut.dropped(considered))}
 

@@ -4,7 +4,7 @@ Every rank plans the same global batches, a pure function of (seed, epoch, step)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,49 +32,34 @@ class Epoch:
     """The batches of one epoch for one rank, micro-batches of a step one after another.
 
     Attributes:
-        order: positions of the rows.
-        steps: global batches.
-        rows: of the global batch.
+        order: the global batches.
         share: this rank's place.
-        step_targets: targets of the global batch.
         scored: ``(N,)``, the tokens that count; None is all.
-        context: leading targets of every row that are read, but do not count.
         first: the target that counts as target 0.
     """
 
     order: Order
-    steps: int
-    rows: int
     share: Share
     scored: Bools | None = None
     first: int = 0
 
     def plan(self) -> Lazy[Segment]:
-        """Segments in the order of training."""
-        self.share.check_even(self.rows, f"{self.rows} streams (batch_tokens / seq_len)")
-        return Lazy(self.segment, range(self.steps * self.share.micro_batches))
+        """Segments in the order of training.
+
+        Raises:
+            UserError: rows that the ranks cannot share.
+        """
+        self.share.check_even(self.order.rows, f"{self.order.rows} streams (batch_tokens / seq_len)")
+        return Lazy(self.segment, range(self.order.steps * self.share.micro_batches))
 
     def segment(self, i: int) -> Segment:
         """The i-th micro-batch of the epoch."""
         step, micro_batch = divmod(i, self.share.micro_batches)
-        rows = self.share.streams(self.rows, micro_batch)
-        context = self.order.context(step)
-        return Segment(
-            self.order.targets(step, rows) + self.first,
-            self.order.indices(step, rows),
-            self.order.reset_memory(step),
-            skip=np.full(len(rows), context) if context else None,
-            micro_batch=micro_batch,
-            step_targets=self._counted(step),
-            reread=self.order.context(step + 1) if step + 1 < self.steps else 0,
-        )
-
-    def _counted(self, step: int) -> int:
-        rows = np.arange(1 if self.scored is None else self.rows, dtype=np.int64)
-        counted = self.order.targets(step, rows)[:, self.order.context(step) :]
-        if self.scored is None:
-            return self.rows * counted.size
-        return int(np.count_nonzero(self.scored[counted + self.first + 1]))
+        whole = self.order.segment(step)
+        whole = replace(whole, targets=whole.targets + self.first)
+        mine = whole.take(self.share.streams(self.order.rows, micro_batch))
+        step_targets = int(np.count_nonzero(whole.counting(self.scored)))
+        return replace(mine, micro_batch=micro_batch, step_targets=step_targets)
 
 
 def plan_epoch(
@@ -113,13 +98,13 @@ def plan_epoch(
     if context:
         if order != "stream":
             raise UserError(f"context {context} goes with order stream, not {order}")
-        windows = overlapping(n_targets, batch_tokens, seq_len, context)
-        return Epoch(windows, windows.steps, rows, share, scored, first).plan()
+        return Epoch(overlapping(n_targets, batch_tokens, seq_len, context), share, scored, first).plan()
     steps = steps_per_epoch(n_targets, batch_tokens)
+    streams = InStreams(rows, steps * seq_len, seq_len)
     orders: dict[OrderName, Callable[[], Order]] = {
-        "stream": lambda: InStreams(steps, seq_len),
-        "shuffled": lambda: InBlocks(shuffled(n_targets // seq_len, *seed_epoch), rows, seq_len),
-        "random": lambda: InRandomWindows(n_targets, rows, seq_len, seed_epoch),
-        "sentences": lambda: sentence_order(offsets, steps, seq_len, *seed_epoch),
+        "stream": lambda: streams,
+        "shuffled": lambda: InBlocks(rows, steps, seq_len, shuffled(n_targets // seq_len, *seed_epoch)),
+        "random": lambda: InRandomWindows(rows, steps, seq_len, n_targets, seed_epoch),
+        "sentences": lambda: sentence_order(offsets, streams, *seed_epoch),
     }
-    return Epoch(orders[order](), steps, rows, share, scored, first).plan()
+    return Epoch(orders[order](), share, scored, first).plan()
