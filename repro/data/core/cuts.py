@@ -8,7 +8,7 @@ import numpy as np
 
 from repro.data.core.orders import InRandomWindows, InStreams, rows_of_rank
 from repro.data.core.segments import Lazy, Segment, rows_from
-from repro.errors import UserError, at_least
+from repro.errors import UserError
 
 
 class Cut(Protocol):
@@ -34,16 +34,10 @@ class Streams:
     Args:
         seq_len: targets of a segment, T.
         rows: streams over all ranks.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     seq_len: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def dropped(self, n_targets: int) -> int:
         """Targets at the end of the split that are not scored."""
@@ -66,28 +60,13 @@ class Windows:
 
     Args:
         seq_len: targets of a window, T.
-        stride: by how many targets a window is moved on; None is ``seq_len``.
+        stride: by how many targets a window is moved on, at most ``seq_len``.
         rows: windows of a batch.
-
-    Raises:
-        UserError: a size below 1, or a stride above ``seq_len``.
     """
 
     seq_len: int
-    stride: int | None = None
+    stride: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows, stride=self.step)
-        if self.step > self.seq_len:
-            raise UserError(
-                f"stride {self.step} is more than seq_len {self.seq_len}: targets between would be left out"
-            )
-
-    @property
-    def step(self) -> int:
-        """Number of targets by which a window is moved on."""
-        return self.seq_len if self.stride is None else self.stride
 
     def dropped(self, n_targets: int) -> int:
         """None: every target is scored."""
@@ -103,7 +82,7 @@ class Windows:
         """Whole windows, and short ones (0 or 1)."""
         if n_targets < self.seq_len:
             return 0, int(n_targets > 0)
-        whole, rest = divmod(n_targets - self.seq_len, self.step)
+        whole, rest = divmod(n_targets - self.seq_len, self.stride)
         return whole + 1, int(rest > 0)
 
     def _segment(self, n_targets: int, i: int) -> Segment:
@@ -112,9 +91,9 @@ class Windows:
         first, width = i * self.rows, self.seq_len
         windows = np.arange(first, min(whole, first + self.rows), dtype=np.int64)
         if first >= whole:
-            windows, width = np.array([whole], np.int64), n_targets - whole * self.step
-        skip = np.where(windows == 0, 0, self.seq_len - self.step)
-        return Segment(rows_from(windows * self.step, width), windows, reset_memory=True, skip=skip)
+            windows, width = np.array([whole], np.int64), n_targets - whole * self.stride
+        skip = np.where(windows == 0, 0, self.seq_len - self.stride)
+        return Segment(rows_from(windows * self.stride, width), windows, reset_memory=True, skip=skip)
 
 
 @dataclass(frozen=True)
@@ -131,18 +110,12 @@ class RandomWindows:
         rows: windows of a batch.
         batches: how many batches.
         seed: what windows are drawn from.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     seq_len: int
     rows: int
     batches: int
     seed: int
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows, batches=self.batches)
 
     def dropped(self, n_targets: int) -> int:
         """None is left out on purpose."""

@@ -8,7 +8,7 @@ import numpy as np
 from repro.data.core.draws import Int64s
 from repro.data.core.orders import rows_of_rank
 from repro.data.core.segments import Bools, Lazy, Segment, rows_from
-from repro.errors import UserError, at_least
+from repro.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,11 @@ class DocumentRows:
         offsets: the first token of each document, and the end of the last, ``(N + 1,)``.
         seq_len: most targets of a block, T.
         rows: over all ranks.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     offsets: Int64s
     seq_len: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def until(self, n_targets: int) -> "DocumentRows":
         """The blocks of the first ``n_targets`` targets of the text."""

@@ -41,6 +41,7 @@ class Stage:
         at_least(1, epochs=self.epochs, seq_len=self.seq_len)
 
 
+@dataclass
 class Column:
     """Tokens of a split and which of them count. Cheap to send to a worker process, where a store's are opened anew.
 
@@ -50,14 +51,9 @@ class Column:
         reopen: opens the tokens of a store once more; None sends them as they are.
     """
 
-    def __init__(
-        self, tokens: Array, scored: Bools | None = None, reopen: Callable[[], Array] | None = None
-    ) -> None:
-        if scored is not None and len(scored) != len(tokens):
-            raise ValueError(f"a mask of {len(scored)} for {len(tokens)} tokens")
-        self.tokens = tokens
-        self.scored = scored
-        self.reopen = reopen
+    tokens: Array
+    scored: Bools | None = None
+    reopen: Callable[[], Array] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ if self.reopen is None else {**self.__dict__, "tokens": None}
@@ -253,35 +249,31 @@ class StreamData(DataModule):
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
         """This rank's batches of a split, cut according to the evaluation."""
-        column, share = self.column(self.split(evaluation.kind)), self.share
-        cut, tokens = self._cut(evaluation)
-        planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
-        return FixedLoader(planned if len(planned) else [NOTHING], column.build, self.num_workers)
+        cut, n_targets = self._cut(evaluation)
+        planned = cut.plan(n_targets, self.share.rank, self.share.world)
+        build = self.column(self.split(evaluation.kind)).build
+        return FixedLoader(planned if len(planned) else [NOTHING], build, self.num_workers)
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Scored targets over all ranks."""
         column = self.column(self.split(evaluation.kind))
-        cut, tokens = self._cut(evaluation)
+        cut, n_targets = self._cut(evaluation)
         if isinstance(cut, RandomWindows):
-            drawn = cut.plan(column.n_targets)
-            return {"tokens": sum(int(window.counting(column.scored).sum()) for window in drawn)}
-        considered = _at_most(column.n_targets, tokens)
-        return {"tokens": column.counted(considered - cut.dropped(considered))}
+            windows = cut.plan(n_targets)
+            return {"tokens": sum(int(window.counting(column.scored).sum()) for window in windows)}
+        return {"tokens": column.counted(n_targets - cut.dropped(n_targets))}
 
-    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
-        """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
-        cut = evaluation.selection
+    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int]:
+        """The cut of a split for an evaluation, and how many targets at its beginning are considered."""
+        split, cut = self.split(evaluation.kind), evaluation.selection
         cut = cut if isinstance(cut, TextCut) else TextCut(self.seq_len)
+        n_targets = self.column(split).n_targets
+        if cut.tokens is not None:
+            n_targets = min(n_targets, cut.tokens)
         if cut.batches is not None:
-            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), None
+            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), n_targets
         if cut.documents:
-            return DocumentRows(
-                self.documents(self.split(evaluation.kind)), cut.seq_len, cut.rows
-            ), cut.tokens
+            return DocumentRows(self.documents(split), cut.seq_len, cut.rows), n_targets
         if cut.stride is None:
-            return Streams(cut.seq_len, cut.rows), cut.tokens
-        return Windows(cut.seq_len, cut.stride, cut.rows), cut.tokens
-
-
-def _at_most(available: int, limit: int | None) -> int:
-    return available if limit is None else min(available, limit)
+            return Streams(cut.seq_len, cut.rows), n_targets
+        return Windows(cut.seq_len, cut.stride, cut.rows), n_targets

@@ -1,6 +1,5 @@
 """Sentence pairs for training and evaluating translation."""
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,25 +17,13 @@ from repro.data.core.batches import (
 )
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
+from repro.data.core.examples import Rows
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.segments import Array
 from repro.data.options import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
-
-
-@dataclass(frozen=True)
-class PairRows:
-    """The examples of one batch of one rank.
-
-    Attributes:
-        indices: of the examples, ``(B,)``.
-        step_targets: target tokens of the whole global batch they belong to, eos counted.
-    """
-
-    indices: Int64s
-    step_targets: int
 
 
 class PairTable:
@@ -72,7 +59,7 @@ class PairTable:
         """Ids of some examples on one side (0 source, 1 target), no specials."""
         return self.store.rows(self.split, self.sides[side], index)
 
-    def build(self, rows: PairRows) -> PairBatch:
+    def build(self, rows: Rows) -> PairBatch:
         """The batch of some rows."""
         sources, targets = self.ids(0, rows.indices), self.ids(1, rows.indices)
         return pair_batch(sources, targets, rows.indices, rows.step_targets, (PAD_ID, BOS_ID, EOS_ID))
@@ -176,23 +163,27 @@ class TranslationData(TokenStoreDataModule, DataModule):
     def _fitting(self) -> Int64s:
         return fitting(self.table(self.train_split).lengths, self.batches[0], self.max_length)
 
-    def plan_epoch(self, epoch: int) -> list[PairRows]:
+    def plan_epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         table, share, size = self.table(self.train_split), self.share, len(self.batches)
         batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
         planned = []
         for update in (batches[i : i + size] for i in range(0, len(batches), size)):
             step = sum(map(table.target_tokens, update))
-            planned += [PairRows(rank_part(update, share, part), step) for part in range(share.micro_batches)]
+            planned += [
+                Rows(rank_part(update, share, part), epoch, step) for part in range(share.micro_batches)
+            ]
         return planned
 
-    def training_loader(self) -> PlannedLoader[PairRows, PairBatch]:
+    def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
         """Training batches of this rank."""
         build = self.table(self.train_split).build
         return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[PairRows, PairBatch]:
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
         """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
         table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
         rows = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
-        return FixedLoader([PairRows(b, table.target_tokens(b)) for b in rows], table.build, self.num_workers)
+        return FixedLoader(
+            [Rows(b, None, table.target_tokens(b)) for b in rows], table.build, self.num_workers
+        )
