@@ -23,9 +23,19 @@ _SHORTER_SIDE_BUCKET = 4
 
 
 def fitting(lengths: Lengths, budget_tokens: int, max_length: int | None = None) -> Int64s:
-    """Indices ``(M,)`` of the pairs that training uses: no side longer than ``max_length`` or the budget."""
+    """Indices ``(M,)`` of the pairs that training uses: no side longer than ``max_length`` or the budget.
+
+    Raises:
+        UserError: nothing fits.
+    """
     limit = budget_tokens if max_length is None else min(budget_tokens, max_length)
-    return np.flatnonzero(lengths.max(axis=1, initial=0) <= limit).astype(np.int64)
+    used = np.flatnonzero(lengths.max(axis=1, initial=0) <= limit).astype(np.int64)
+    if used.size == 0:
+        raise UserError(
+            f"no training pair fits: every one is longer than max_length {max_length} or "
+            f"batch_tokens {budget_tokens}"
+        )
+    return used
 
 
 def token_batches(
@@ -51,7 +61,7 @@ def token_batches(
     Raises:
         UserError: nothing fits.
     """
-    used = _used(lengths, budget_tokens, max_length)
+    used = fitting(lengths, budget_tokens, max_length)
     random = stream(seed, epoch)
     longer = lengths[used].max(axis=1)
     skew = (lengths[used, 0] - lengths[used, 1]) // _SHORTER_SIDE_BUCKET
@@ -60,17 +70,6 @@ def token_batches(
     used = used[order]  # batches are views of it: one array instead of two
     batches = [used[start:end] for start, end in pairwise(edges)]
     return [batches[i] for i in order_of(random.random_raw(len(batches)))]
-
-
-def _used(lengths: Lengths, budget_tokens: int, max_length: int | None) -> Int64s:
-    """:func:`fitting`, which must not be empty."""
-    used = fitting(lengths, budget_tokens, max_length)
-    if used.size == 0:
-        raise UserError(
-            f"no training pair fits: every one is longer than max_length {max_length} or "
-            f"batch_tokens {budget_tokens}"
-        )
-    return used
 
 
 def shuffled_batches(
@@ -83,7 +82,7 @@ def shuffled_batches(
 
     Source: fairseq, ``LanguagePairDataset.ordered_indices``, ``batch_by_size``, ``EpochBatchIterator``.
     """
-    used = _used(lengths, budget_tokens, max_length)
+    used = fitting(lengths, budget_tokens, max_length)
     order = np.lexsort((stream(seed, 0).random_raw(used.size), lengths[used, 1], lengths[used, 0]))
     used = used[order]
     edges = _cut_in_eights(lengths[used].max(axis=1).tolist(), budget_tokens)

@@ -5,14 +5,17 @@ left over is dropped.
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
+from functools import cached_property, partial
+from typing import Literal, Protocol
 
 import numpy as np
 
 from repro.data.core.draws import Int64s, drawn, shuffled
-from repro.data.core.segments import Lazy, Segment, rows_from
+from repro.data.core.segments import Bools, Lazy, Segment, rows_from
+from repro.data.core.shares import Share
 from repro.errors import UserError, at_least
+
+OrderName = Literal["stream", "shuffled", "random", "sentences", "documents"]
 
 
 def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
@@ -53,6 +56,10 @@ class Order(Protocol):
     def steps(self) -> int:
         """Number of batches."""
 
+    @property
+    def n_targets(self) -> int:
+        """Targets that count, or that may be drawn, over all batches."""
+
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
 
@@ -77,6 +84,11 @@ class InStreams:
     def steps(self) -> int:
         """Number of batches."""
         return -(-self.length // self.seq_len)
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of all streams."""
+        return self.rows * self.length
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
@@ -112,6 +124,11 @@ class InWindows:
     def steps(self) -> int:
         """Number of batches."""
         return -(-self.length // self.stride)
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of all streams."""
+        return self.rows * self.length
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
@@ -153,13 +170,25 @@ class InBlocks:
         rows: blocks of a batch.
         steps: number of batches.
         seq_len: targets of a block.
-        blocks: numbers of the blocks in the order of the epoch.
+        n_blocks: of the text.
+        key: numbers that the order of blocks is drawn from.
     """
 
     rows: int
     steps: int
     seq_len: int
-    blocks: Int64s
+    n_blocks: int
+    key: tuple[int, ...]
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of all batches."""
+        return self.rows * self.steps * self.seq_len
+
+    @cached_property
+    def blocks(self) -> Int64s:
+        """Numbers of the blocks in the order of the epoch."""
+        return shuffled(self.n_blocks, *self.key)
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
@@ -208,13 +237,14 @@ class InSentences:
 
     Attributes:
         streams: of the shuffled text.
-        ends: where each sentence ends in the shuffled text, ``(N,)``.
-        moved: by how much its targets were moved, ``(N,)``.
+        offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
+            belongs to none.
+        key: numbers that the order of sentences is drawn from.
     """
 
     streams: InStreams
-    ends: Int64s
-    moved: Int64s
+    offsets: Int64s
+    key: tuple[int, ...]
 
     @property
     def rows(self) -> int:
@@ -226,35 +256,25 @@ class InSentences:
         """Number of batches."""
         return self.streams.steps
 
+    @property
+    def n_targets(self) -> int:
+        """Targets of all streams."""
+        return self.streams.n_targets
+
+    @cached_property
+    def moved(self) -> tuple[Int64s, Int64s]:
+        """Where each sentence ends in the shuffled text, and by how much its targets were moved, ``(N,)`` each."""
+        order = shuffled(len(self.offsets) - 1, *self.key)
+        first = np.asarray(self.offsets[:-1], np.int64)[order] - 1
+        ends = np.cumsum(np.diff(self.offsets)[order], dtype=np.int64)
+        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        return ends, first - begins
+
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
-        laid = self.streams.segment(step)
-        sentences = np.searchsorted(self.ends, laid.targets, side="right")
-        return replace(laid, targets=laid.targets + self.moved[sentences])
-
-
-def sentence_order(offsets: Int64s | None, streams: InStreams, seed: int, epoch: int) -> InSentences:
-    """Sentences in the order of one epoch.
-
-    Args:
-        offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
-            belongs to none. None: the text was not stored sentence by sentence.
-        streams: of the shuffled text.
-        seed: of the run.
-        epoch: from 0.
-
-    Raises:
-        UserError: offsets are None.
-    """
-    if offsets is None:
-        raise UserError(
-            "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
-        )
-    order = shuffled(len(offsets) - 1, seed, epoch)
-    first = np.asarray(offsets[:-1], np.int64)[order] - 1
-    ends = np.cumsum(np.diff(offsets)[order], dtype=np.int64)
-    begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    return InSentences(streams, ends, first - begins)
+        laid, (ends, moved) = self.streams.segment(step), self.moved
+        sentences = np.searchsorted(ends, laid.targets, side="right")
+        return replace(laid, targets=laid.targets + moved[sentences])
 
 
 def rows_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
@@ -265,3 +285,38 @@ def rows_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
 
 def _taken(order: Order, rows: Int64s, step: int) -> Segment:
     return order.segment(step).take(rows)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of one epoch for one rank, micro-batches of a step one after another.
+
+    Attributes:
+        order: the global batches.
+        share: this rank's place.
+        scored: ``(N,)``, the tokens that count; None is all.
+        first: the target that counts as target 0.
+    """
+
+    order: Order
+    share: Share
+    scored: Bools | None = None
+    first: int = 0
+
+    def plan(self) -> Lazy[Segment]:
+        """Segments in the order of training.
+
+        Raises:
+            UserError: rows that the ranks cannot share.
+        """
+        self.share.check_even(self.order.rows, f"{self.order.rows} streams (batch_tokens / seq_len)")
+        return Lazy(self.segment, range(self.order.steps * self.share.micro_batches))
+
+    def segment(self, i: int) -> Segment:
+        """The i-th micro-batch of the epoch."""
+        step, micro_batch = divmod(i, self.share.micro_batches)
+        whole = self.order.segment(step)
+        whole = replace(whole, targets=whole.targets + self.first)
+        mine = whole.take(self.share.streams(self.order.rows, micro_batch))
+        step_targets = int(np.count_nonzero(whole.counting(self.scored)))
+        return replace(mine, micro_batch=micro_batch, step_targets=step_targets)

@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,19 @@ from repro.data.core.datamodule import DataModule
 from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.core.orders import InWindows, overlapping, rows_per_batch, steps_per_epoch
+from repro.data.core.orders import (
+    Epoch,
+    InBlocks,
+    InRandomWindows,
+    InSentences,
+    InStreams,
+    Order,
+    OrderName,
+    overlapping,
+    rows_per_batch,
+    steps_per_epoch,
+)
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
-from repro.data.core.streams import Epoch, OrderName, plan_epoch
 from repro.errors import UserError, at_least
 
 
@@ -148,7 +157,7 @@ class StreamData(DataModule):
         return None
 
     def sentences(self, split: str) -> Int64s | None:
-        """First tokens of sentences (see :func:`repro.data.core.orders.sentence_order`); None if not known."""
+        """First tokens of sentences (see :func:`repro.data.core.orders.InSentences`); None if not known."""
         return None
 
     def documents(self, split: str) -> Int64s:
@@ -175,6 +184,36 @@ class StreamData(DataModule):
             epoch -= stage.epochs
         return self.seq_len
 
+    def global_batches(self, epoch: int) -> Order:
+        """The batches of an epoch of training, each with the rows of all ranks.
+
+        Without a context there are ``n_targets // batch_tokens`` whatever ``seq_len`` is; what is left over is dropped.
+        An epoch of random windows has as many targets as one of blocks, but not each of them once.
+
+        Raises:
+            UserError: too little text, or no sentences where they are asked for.
+        """
+        n_targets, seq_len, key = self._epoch_targets, self.seq_len_of(epoch), (self.seed, epoch)
+        rows = rows_per_batch(self.batch_tokens, seq_len)
+        if self.order == "documents":
+            return DocumentRows(self.documents(self.train_split), seq_len, rows)
+        if self.context:
+            return overlapping(n_targets, self.batch_tokens, seq_len, self.context)
+        steps = steps_per_epoch(n_targets, self.batch_tokens)
+        if self.order == "shuffled":
+            return InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
+        if self.order == "random":
+            return InRandomWindows(rows, steps, seq_len, n_targets, key)
+        streams = InStreams(rows, steps * seq_len, seq_len)
+        if self.order == "stream":
+            return streams
+        offsets = self.sentences(self.train_split)
+        if offsets is None:
+            raise UserError(
+                "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
+            )
+        return InSentences(streams, offsets, key)
+
     @property
     def steps_per_epoch(self) -> int:
         """Updates of an epoch.
@@ -182,20 +221,7 @@ class StreamData(DataModule):
         Raises:
             UserError: the text is too short for one.
         """
-        if self.order == "documents":
-            return self._training_documents.steps
-        if self.context:
-            return self._windows.steps
-        return steps_per_epoch(self._epoch_targets, self.batch_tokens)
-
-    @property
-    def _windows(self) -> InWindows:
-        return overlapping(self._epoch_targets, self.batch_tokens, self.seq_len, self.context)
-
-    @cached_property
-    def _training_documents(self) -> DocumentRows:
-        rows = rows_per_batch(self.batch_tokens, self.seq_len)
-        return DocumentRows(self.documents(self.train_split), self.seq_len, rows)
+        return self.global_batches(0).steps
 
     @property
     def _epoch_targets(self) -> int:
@@ -207,40 +233,18 @@ class StreamData(DataModule):
         counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
-            dropped = column.n_targets - self._used if split == self.train_split else 0
+            used = self.shards * self.global_batches(0).n_targets
+            dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
             counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
         return counts
 
-    @property
-    def _used(self) -> int:
-        """Targets of an epoch over the whole training text."""
-        if self.order == "documents":
-            return self._training_documents.n_targets
-        if self.context:
-            return self.shards * rows_per_batch(self.batch_tokens, self.seq_len) * self._windows.length
-        if self.order == "random":  # each may be drawn
-            return self.shards * self._epoch_targets
-        return self.shards * self.steps_per_epoch * self.batch_tokens
-
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
-        if self.order == "documents":
-            return Epoch(self._training_documents, self.share).plan()
-        column = self.column(self.train_split)
-        offsets = self.sentences(self.train_split) if self.order == "sentences" else None
-        return plan_epoch(
-            self._epoch_targets,
-            self.batch_tokens,
-            self.seq_len_of(epoch),
-            self.order,
-            (self.seed, epoch),
-            self.share,
-            column.scored,
-            offsets,
-            self.context,
-            epoch % self.shards * self._epoch_targets,
-        )
+        first = epoch % self.shards * self._epoch_targets
+        return Epoch(
+            self.global_batches(epoch), self.share, self.column(self.train_split).scored, first
+        ).plan()
 
     def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
         """Training batches of this rank."""

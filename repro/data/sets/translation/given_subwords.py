@@ -28,12 +28,6 @@ class GivenSubwords(SentencePairs):
     prefix: str
     merges: tuple[str, ...]
 
-    def variant(self, options: Options) -> str:
-        return GIVEN
-
-    def options_of(self, variant: str) -> Options:
-        return Options()
-
     def needed_files(self) -> tuple[str, ...]:
         return (*(f"{split}.{part}" for split in self.required for part in self.parts), self.merges[-1])
 
