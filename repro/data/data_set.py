@@ -239,10 +239,8 @@ class DataSet(ABC):
 
     def origin(self, **more: object) -> dict[str, Any]:
         """The origin of data from files, for the manifest."""
-        hub = (
-            {"id": self.hub.id, "revision": self.hub.revision} if self.hub else {"id": None, "revision": None}
-        )
-        return {"kind": "files", **hub, **more}
+        name, revision = (self.hub.id, self.hub.revision) if self.hub else (None, None)
+        return {"kind": "files", "id": name, "revision": revision, **more}
 
     def generated_origin(self, revision: str, **more: object) -> dict[str, Any]:
         """The origin of generated data, for the manifest."""

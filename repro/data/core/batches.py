@@ -16,6 +16,7 @@ from repro.data.core.draws import Int64s, order_of, shuffled, stream
 from repro.data.core.padding import padded
 from repro.data.core.segments import Array
 from repro.data.core.shares import Share
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from repro.errors import UserError
 
 Lengths = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]  # of 32 bits where there are millions
@@ -169,7 +170,6 @@ def pair_batch(
     targets: Sequence[Array],
     index: Int64s,
     step_targets: int,
-    pad_bos_eos: tuple[int, int, int],
 ) -> PairBatch:
     """Ids without specials, to a padded batch.
 
@@ -178,12 +178,10 @@ def pair_batch(
         targets: ids of each target.
         index: which examples they are, ``(B,)``.
         step_targets: target tokens of the whole global batch, eos counted.
-        pad_bos_eos: the special ids.
     """
-    pad, bos, eos = pad_bos_eos
-    begin, end = np.array([bos], np.int64), np.array([eos], np.int64)
-    source, source_lengths = padded([np.concatenate([row, end]) for row in sources], pad)
-    target_in, _ = padded([np.concatenate([begin, row]) for row in targets], pad)
-    target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], pad)
+    begin, end = np.array([BOS_ID], np.int64), np.array([EOS_ID], np.int64)
+    source, source_lengths = padded([np.concatenate([row, end]) for row in sources], PAD_ID)
+    target_in, _ = padded([np.concatenate([begin, row]) for row in targets], PAD_ID)
+    target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], PAD_ID)
     indices = torch.from_numpy(np.asarray(index, np.int64))
     return PairBatch(source, source_lengths, target_in, target_out, target_lengths, indices, step_targets)

@@ -225,7 +225,7 @@ class InRandomWindows:
 
 
 @dataclass(frozen=True)
-class InSentences:
+class InSentences(InStreams):
     """Whole sentences in an order of their own for each epoch, then laid into streams.
 
     Each sentence ends with the symbol that also stands before the first, so what precedes a sentence is the same
@@ -236,30 +236,13 @@ class InSentences:
     the shuffled text, so that any step can be found without replaying the ones before.
 
     Attributes:
-        streams: of the shuffled text.
         offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
             belongs to none.
         key: numbers that the order of sentences is drawn from.
     """
 
-    streams: InStreams
     offsets: Int64s
     key: tuple[int, ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows of a batch."""
-        return self.streams.rows
-
-    @property
-    def steps(self) -> int:
-        """Number of batches."""
-        return self.streams.steps
-
-    @property
-    def n_targets(self) -> int:
-        """Targets of all streams."""
-        return self.streams.n_targets
 
     @cached_property
     def moved(self) -> tuple[Int64s, Int64s]:
@@ -272,7 +255,7 @@ class InSentences:
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
-        laid, (ends, moved) = self.streams.segment(step), self.moved
+        laid, (ends, moved) = super().segment(step), self.moved
         sentences = np.searchsorted(ends, laid.targets, side="right")
         return replace(laid, targets=laid.targets + moved[sentences])
 

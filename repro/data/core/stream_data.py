@@ -204,15 +204,14 @@ class StreamData(DataModule):
             return InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
         if self.order == "random":
             return InRandomWindows(rows, steps, seq_len, n_targets, key)
-        streams = InStreams(rows, steps * seq_len, seq_len)
         if self.order == "stream":
-            return streams
+            return InStreams(rows, steps * seq_len, seq_len)
         offsets = self.sentences(self.train_split)
         if offsets is None:
             raise UserError(
                 "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
             )
-        return InSentences(streams, offsets, key)
+        return InSentences(rows, steps * seq_len, seq_len, offsets, key)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -137,14 +137,12 @@ class PictureSet(DataSet):
     def _pixels(self, column: Iterable[object]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
         shape, source = self.shape, on_hub(self)
+        accepted = (shape, shape[:2]) if shape[2] == 1 else (shape,)
         pictures: list[Bytes] = []
         try:
             for picture in column:
                 array = np.asarray(picture)
-                if array.dtype != np.uint8 or array.shape not in (
-                    shape,
-                    shape[:2] if shape[2] == 1 else shape,
-                ):
+                if array.dtype != np.uint8 or array.shape not in accepted:
                     raise ValueError(f"it has {array.shape} {array.dtype}, not {shape}")
                 pictures.append(array)
         except ImportError:

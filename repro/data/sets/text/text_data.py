@@ -9,7 +9,6 @@ from repro.data.core.segments import Array
 from repro.data.core.stream_data import Stage, StreamData
 from repro.data.store_data import TokenStoreDataModule
 
-__all__ = ["Stage", "StreamData", "TextData"]
 TEXT = "text"
 
 

@@ -23,7 +23,6 @@ from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.options import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 
 @dataclass
@@ -59,7 +58,7 @@ class PairTable:
         """The batch of some rows."""
         sources = self.store.rows(self.split, self.source, rows.indices)
         targets = self.store.rows(self.split, self.target, rows.indices)
-        return pair_batch(sources, targets, rows.indices, rows.step_targets, (PAD_ID, BOS_ID, EOS_ID))
+        return pair_batch(sources, targets, rows.indices, rows.step_targets)
 
     def target_tokens(self, index: Int64s) -> int:
         """Target tokens of some examples, eos counted."""
