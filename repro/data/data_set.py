@@ -79,11 +79,6 @@ class DataSet(ABC):
     sizable: ClassVar[bool] = False
 
     @property
-    def required(self) -> tuple[str, ...]:
-        """Splits that must be available."""
-        return tuple(split for split in self.splits if split not in self.optional)
-
-    @property
     def obtained(self) -> str:
         """The source of the data in words: ``hub or --from``, ``--from``, ``generated`` or ``generated or --from``."""
         return "generated" if self.generated else "hub or --from" if self.hub else "--from"

@@ -38,7 +38,7 @@ class RemoteHomology(DataSet):
         folder, counts, hashes = options.folder, {}, {}
         for split, file in zip(self.splits, self.files, strict=True):
             path = find_packed(folder, file) or find_packed(folder / FOLDER, file)
-            if path is None and split in self.required:
+            if path is None and split not in self.optional:
                 path = need_packed(folder, file, "get TAPE's raw release, in JSON")
             if path is None:
                 continue

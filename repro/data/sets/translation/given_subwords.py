@@ -29,7 +29,8 @@ class GivenSubwords(SentencePairs):
     merges: tuple[str, ...]
 
     def needed_files(self) -> tuple[str, ...]:
-        return (*(f"{split}.{part}" for split in self.required for part in self.parts), self.merges[-1])
+        needed = [split for split in self.splits if split not in self.optional]
+        return (*(f"{split}.{part}" for split in needed for part in self.parts), self.merges[-1])
 
     def bitext(self, options: Options) -> Bitext:
         names = {split: ((f"{self.prefix}{split}.{{part}}", f"{split}.{{part}}"),) for split in self.splits}

@@ -16,12 +16,7 @@ from repro.data.data_set import TEST, TRAIN, VAL, DataSet
 from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import (
-    AS,
-    find_packed,
-    plain_name,
-    sha256_of,
-)
+from repro.data.packed import AS, find_packed, plain_name, sha256_of
 from repro.data.sets.translation import numbers
 from repro.data.sets.translation.cleaning import Cleaner, Cleaning, Pairs, summary
 from repro.data.sets.translation.pair_files import Document, label, read_pairs
