@@ -10,7 +10,6 @@ _HOMES = {
     name: f"repro.{home}"
     for home, names in {
         "batches": "ExampleBatch Examples PairBatch SourceBatch StreamBatch Tokenizer",
-        "data.core.cuts": "Cut Streams Windows",
         "data.core.datamodule": "DataModule",
         "data.core.examples": "ExampleData",
         "data.core.loader": "FixedLoader PlannedLoader",

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from repro.data.manifest import Manifest
-from repro.data.options import Options, given_variant, learned_variant, sized, subword_options, unsized
+from repro.data.options import Options, given_variant, sized, subword_options, unsized
 from repro.data.store import StoreWriter
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
-from repro.data.tokenizers.loading import load_subwords, subwords
-from repro.data.tokenizers.tokenizer import Subwords
+from repro.data.tokenizers.loading import load_subwords
+from repro.data.tokenizers.tokenizer import ByteBpe, Subwords
 from repro.errors import UserError
 
 TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
@@ -49,8 +49,9 @@ class DataSet(ABC):
         licence: its terms, as stated by its makers.
         size: approximate size, for people.
         parts: columns of each split (languages, or ``text``).
-        levels: what a token may be, the default first; ``bpe`` means subwords. For data that are not text, the
-            name of the only store.
+        levels: what a token may be, the default first; ``bpe`` stands for subwords that are learned or given, ``gpt2``
+            for GPT-2's own subwords under its own numbers. For data that are not text, the name of the only store.
+        vocab_size: default size of a learned vocabulary of subwords.
         splits: every split it has.
         optional: those that may be missing from its files.
         aliases: other names for splits (``test``).
@@ -66,7 +67,8 @@ class DataSet(ABC):
     licence: str
     size: str
     parts: tuple[str, ...]
-    levels: tuple[str, ...]
+    levels: tuple[str, ...] = ("bpe",)
+    vocab_size: int = 8000
     splits: tuple[str, ...] = SPLITS
     optional: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
@@ -75,11 +77,6 @@ class DataSet(ABC):
     files: tuple[str, ...] = ()
     generated: ClassVar[bool] = False
     sizable: ClassVar[bool] = False
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """Splits that must be available."""
-        return tuple(split for split in self.splits if split not in self.optional)
 
     @property
     def obtained(self) -> str:
@@ -98,25 +95,41 @@ class DataSet(ABC):
         """The store that the name alone refers to."""
         return self.variant(Options())
 
-    @abstractmethod
+    def learned(self, options: Options) -> int:
+        """The size of the vocabulary to learn."""
+        return options.vocab_size or self.vocab_size
+
     def variant(self, options: Options) -> str:
         """The store that these options refer to.
 
         Raises:
             UserError: a given tokeniser cannot be read.
         """
+        if options.level == GPT2:
+            return GPT2
+        if options.tokenizer is not None:
+            subwords = load_subwords(options.tokenizer)
+            return given_variant(subwords.kind, subwords.size, subwords.sha256)
+        level = options.level or ("bpe" if options.vocab_size else self.levels[0])
+        return sized(f"bpe{self.learned(options)}" if level == "bpe" else level, options.size)
 
-    @abstractmethod
     def options_of(self, variant: str) -> Options:
         """The options that make a store."""
+        if variant == GPT2:
+            return Options(level=GPT2, tokenizer=Path("FILE"))
+        level, size = unsized(variant)
+        only = (level,) == self.levels
+        return subword_options(variant) or Options(level=None if only else level, size=size)
 
-    @abstractmethod
     def check_variant(self, variant: str) -> None:
         """Refuses a store that no command makes.
 
         Raises:
             UserError: there is none of that name; names those there are.
         """
+        level = "bpe" if subword_options(variant) else unsized(variant)[0]
+        if variant == "bpe" or level not in self.levels:
+            raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(self.levels)}")
 
     def command(self, variant: str) -> str:
         """The command that makes a store."""
@@ -139,9 +152,9 @@ class DataSet(ABC):
 
     def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
         """Yields possible errors in the options: whether each is there, and its message."""
-        source, size, tokenizer = options.from_dir, options.size, options.tokenizer
+        source, size, tokenizer, level = options.from_dir, options.size, options.tokenizer, options.level
         own = f"--tokenizer {tokenizer} brings its vocabulary"
-        token, has_size = tokenizer is not None, size is not None
+        token, has_size, words = tokenizer is not None, size is not None, options.vocabulary
         yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
         yield has_size and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
         for name in ("size", "vocab_size"):
@@ -149,6 +162,14 @@ class DataSet(ABC):
             yield value is not None and value < 1, f"{Options(**{name: value})} must be at least 1"
         yield token and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
         yield token and has_size, f"{own} at the default size; leave out --size {size}"
+        known = ", ".join(self.levels)
+        yield level not in (None, *self.levels), f"{self.name} has no --level {level}; it has {known}"
+        if level == GPT2:
+            own = "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
+            yield not token, own
+        elif words:
+            yield "bpe" not in self.levels, f"{self.name} has the vocabulary of its data; leave out {words}"
+            yield level not in (None, "bpe"), f"--level {level} counts its own vocabulary; leave out {words}"
 
     def needed_files(self) -> tuple[str, ...]:
         """Names of the files that are needed, for people."""
@@ -182,6 +203,16 @@ class DataSet(ABC):
             UserError: a file is missing, damaged or not the known one; the hub cannot be reached.
         """
 
+    def subwords(self, variant: str, options: Options, texts: Iterable[str]) -> Subwords | Gpt2Bpe:
+        """The tokeniser of a store of subwords: the given one, or learned from the training text.
+
+        Raises:
+            UserError: the given file cannot be read, or the size cannot be reached.
+        """
+        if options.tokenizer is None:
+            return ByteBpe.train(texts, self.learned(options))
+        return load_gpt2(options.tokenizer) if variant == GPT2 else load_subwords(options.tokenizer)
+
     def compare(self, key: str, digest: str, origin: str, *also: str | None) -> None:
         """Compares the SHA-256 of some content with the known one, if there is one.
 
@@ -203,10 +234,8 @@ class DataSet(ABC):
 
     def origin(self, **more: object) -> dict[str, Any]:
         """The origin of data from files, for the manifest."""
-        hub = (
-            {"id": self.hub.id, "revision": self.hub.revision} if self.hub else {"id": None, "revision": None}
-        )
-        return {"kind": "files", **hub, **more}
+        name, revision = (self.hub.id, self.hub.revision) if self.hub else (None, None)
+        return {"kind": "files", "id": name, "revision": revision, **more}
 
     def generated_origin(self, revision: str, **more: object) -> dict[str, Any]:
         """The origin of generated data, for the manifest."""
@@ -255,81 +284,3 @@ class DataSet(ABC):
         lines = [f"made {self.name}/{manifest.variant}: {', '.join(sizes)}"]
         missing = manifest.missing_splits
         return [*lines, f"not available, left out: {', '.join(missing)}"] if missing else lines
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneStore(DataSet):
-    """A data set of no text, with one store at each size, which is its only level."""
-
-    def variant(self, options: Options) -> str:
-        return sized(self.levels[0], options.size)
-
-    def options_of(self, variant: str) -> Options:
-        return Options(size=unsized(variant)[1])
-
-    def check_variant(self, variant: str) -> None:
-        if unsized(variant)[0] not in self.levels:
-            raise UserError(f"{self.name} has no store {variant!r}; it has {self.levels[0]}")
-
-    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
-        yield from super().refusals(options)
-        words, only = options.vocabulary, f"{self.name} has no levels, only {self.levels[0]}"
-        yield bool(words), f"{self.name} is not text; leave out {words}"
-        yield options.level is not None, f"{only}; leave out --level {options.level}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenSet(DataSet):
-    """Text whose stores differ in what a token is: ``bpe`` stands for subwords that are learned or given, ``gpt2`` for
-    GPT-2's own subwords under its own numbers.
-
-    Attributes:
-        vocab_size: default size of a learned vocabulary of subwords.
-    """
-
-    levels: tuple[str, ...] = ("bpe",)
-    vocab_size: int = 8000
-
-    def learned(self, options: Options) -> int:
-        """The size of the vocabulary to learn."""
-        return options.vocab_size or self.vocab_size
-
-    def variant(self, options: Options) -> str:
-        if options.level == GPT2:
-            return GPT2
-        if options.tokenizer is not None:
-            subwords = load_subwords(options.tokenizer)
-            return given_variant(subwords.kind, subwords.size, subwords.sha256)
-        level = options.level or ("bpe" if options.vocab_size else self.levels[0])
-        return learned_variant(self.learned(options), options.size) if level == "bpe" else level
-
-    def options_of(self, variant: str) -> Options:
-        if variant == GPT2:
-            return Options(level=GPT2, tokenizer=Path("FILE"))
-        return subword_options(variant) or Options(level=variant)
-
-    def check_variant(self, variant: str) -> None:
-        if variant == "bpe" or ("bpe" if subword_options(variant) else variant) not in self.levels:
-            raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(self.levels)}")
-
-    def refusals(self, options: Options) -> Iterator[tuple[bool, str]]:
-        yield from super().refusals(options)
-        level, words = options.level, options.vocabulary
-        known = ", ".join(self.levels)
-        yield level not in (None, *self.levels), f"{self.name} has no --level {level}; it has {known}"
-        if level == GPT2:
-            own = "--level gpt2 has GPT-2's own subwords; give its tokenizer.json: --tokenizer FILE"
-            yield options.tokenizer is None, own
-        elif words:
-            yield "bpe" not in self.levels, f"{self.name} has the vocabulary of its text; leave out {words}"
-            yield level not in (None, "bpe"), f"--level {level} counts its own vocabulary; leave out {words}"
-
-    def subwords(self, variant: str, options: Options, texts: Iterable[str]) -> Subwords | Gpt2Bpe:
-        """The tokeniser of a store of subwords: the given one, or learned from the training text.
-
-        Raises:
-            UserError: the given file cannot be read, or the size cannot be reached.
-        """
-        if variant == GPT2 and options.tokenizer is not None:
-            return load_gpt2(options.tokenizer)
-        return subwords(options.tokenizer, texts, self.learned(options))

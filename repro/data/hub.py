@@ -54,8 +54,7 @@ def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
 
 
 def _hub(data_set: DataSet) -> Hub:
-    if data_set.hub is None:
-        raise UserError(f"{data_set.name} is not on the hub; {remedy(data_set)}")
+    assert data_set.hub is not None  # `DataSet.check_files` has refused that
     return data_set.hub
 
 

@@ -12,18 +12,11 @@ from repro.data.sets.treebank.treebanks import TREEBANKS
 from repro.data.sets.weights.pretrained import WEIGHTS
 from repro.errors import UserError, nearest
 
-_KINDS: tuple[tuple[DataSet, ...], ...] = (
-    PAIRS,
-    TEXTS,
-    LISTOPS,
-    PROTEINS,
-    WEIGHTS,
-    PICTURES,
-    SPEECH,
-    TREEBANKS,
-    DIALOGUES,
-)
-DATA_SETS = {data_set.name: data_set for kind in _KINDS for data_set in kind}
+DATA_SETS: dict[str, DataSet] = {
+    data_set.name: data_set
+    for kind in (PAIRS, TEXTS, LISTOPS, PROTEINS, WEIGHTS, PICTURES, SPEECH, TREEBANKS, DIALOGUES)
+    for data_set in kind
+}
 
 
 def find_data_set(name: str) -> DataSet:

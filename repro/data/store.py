@@ -15,12 +15,22 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from repro.data import table
 from repro.data.manifest import MANIFEST, Manifest, OlderVersion, store_path
 from repro.data.packed import sha256_of_file
-from repro.data.table import TEXT, Array, ColumnType, ColumnWriter, Int64s, Table, ids_of, write_table
+from repro.data.table import (
+    COPY_BYTES,
+    TEXT,
+    Array,
+    ColumnType,
+    ColumnWriter,
+    Int64s,
+    Table,
+    ids_of,
+    write_table,
+)
 from repro.errors import ReproError, UserError
 from repro.files import write_atomic, writing
 
@@ -242,13 +252,12 @@ class StoreWriter:
 
     # --- other files
 
-    @contextlib.contextmanager
-    def stream(self, file: str) -> Iterator[IO[bytes]]:
-        """Writes one file bit by bit."""
-        with (self.folder / file).open("wb") as opened:
-            yield opened
-            opened.flush()
-            os.fsync(opened.fileno())
+    def copy(self, path: Path, file: str) -> None:
+        """Copies a file."""
+        with path.open("rb") as source, (self.folder / file).open("wb") as target:
+            shutil.copyfileobj(source, target, COPY_BYTES)
+            target.flush()
+            os.fsync(target.fileno())
         self._note([self.folder / file])
 
     def write_tokenizer(self, tokenizer: "AnyTokenizer") -> dict[str, Any]:

@@ -66,18 +66,11 @@ class StoreDataModule(DataModule):
 class TokenStoreDataModule(StoreDataModule):
     """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols."""
 
-    @cached_property
-    def store(self) -> Store:
-        """The opened store.
-
-        Raises:
-            UserError: as above, or it has another vocabulary size.
-        """
-        store = super().store
+    def check(self, store: Store) -> None:
+        """Refuses a store with another vocabulary size."""
         size = store.manifest.tokenizer["size"]
         if size != self.vocab_size:
             raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
-        return store
 
     @cached_property
     def tokenizer(self) -> AnyTokenizer:

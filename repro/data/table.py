@@ -109,11 +109,6 @@ class ColumnWriter:
         self._digests[0].update(content + b"\n")
         self.end_row(len(content))
 
-    def add_lines(self, lines: Iterable[str]) -> None:
-        """Appends lines of text."""
-        for line in lines:
-            self.add_line(line)
-
     def end_row(self, length: int) -> None:
         """Ends a row whose values have been added."""
         self.rows += 1

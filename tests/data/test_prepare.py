@@ -266,7 +266,7 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "multi30k", "level": "words"}, "no --level words; it has bpe$"),
         ({"name": "cmu-dog", "level": "words"}, "no --level words; it has bpe, gpt2$"),
         ({"name": "wikitext-2", "level": "chars"}, "no --level chars; it has words, bytes"),
-        ({"name": "wikitext-2", "vocab_size": 9}, "vocabulary of its text; leave out --vocab-size 9"),
+        ({"name": "wikitext-2", "vocab_size": 9}, "vocabulary of its data; leave out --vocab-size 9"),
         ({"name": "ptb", "tokenizer": Path("a.json")}, "leave out --tokenizer a.json"),
         (
             {"name": "books", "level": "bytes", "vocab_size": 300},

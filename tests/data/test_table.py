@@ -31,7 +31,8 @@ def written(folder: Path) -> Path:
         "labels": ColumnType("uint8"),
     }
     columns = {name: ColumnWriter(folder / "parts" / name, type_) for name, type_ in types.items()}
-    columns["text"].add_lines(LINES)
+    for line in LINES:
+        columns["text"].add_line(line)
     columns["ids"].add_rows(IDS[:2])
     columns["ids"].add_rows(IDS[2:])
     for picture in PICTURES:
@@ -77,7 +78,8 @@ def test_lines_may_be_read_while_the_column_is_written(
     monkeypatch.setattr(table, "BLOCK", block)
     column = ColumnWriter(tmp_path / "a", TEXT)
     assert list(column.lines()) == []
-    column.add_lines(LINES)
+    for line in LINES:
+        column.add_line(line)
     assert list(column.lines()) == LINES
     column.add_line("more")
     assert list(column.lines()) == [*LINES, "more"]
@@ -107,7 +109,9 @@ def test_the_smaller_type_that_holds_every_id_and_empty_rows(tmp_path: Path) -> 
     tokenizer = cast(
         ByteBpe, SimpleNamespace(size=70_001, encode_batch=lambda lines: [ids[line] for line in lines])
     )
-    writer.text("a", "en").add_lines(["x", ""])
+    text = writer.text("a", "en")
+    text.add_line("x")
+    text.add_line("")
     assert writer.encode_split("a", ["en"], tokenizer) == {"examples": 2, "tokens": {"en": 1}}
     writer.close()
     assert sorted(writer.files) == ["a/data-00000-of-00001.arrow", "a/dataset_info.json", "a/state.json"]

@@ -16,6 +16,7 @@ from repro.data.core.draws import Int64s, order_of, shuffled, stream
 from repro.data.core.padding import padded
 from repro.data.core.segments import Array
 from repro.data.core.shares import Share
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from repro.errors import UserError
 
 Lengths = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]  # of 32 bits where there are millions
@@ -23,9 +24,19 @@ _SHORTER_SIDE_BUCKET = 4
 
 
 def fitting(lengths: Lengths, budget_tokens: int, max_length: int | None = None) -> Int64s:
-    """Indices ``(M,)`` of the pairs that training uses: no side longer than ``max_length`` or the budget."""
+    """Indices ``(M,)`` of the pairs that training uses: no side longer than ``max_length`` or the budget.
+
+    Raises:
+        UserError: nothing fits.
+    """
     limit = budget_tokens if max_length is None else min(budget_tokens, max_length)
-    return np.flatnonzero(lengths.max(axis=1, initial=0) <= limit).astype(np.int64)
+    used = np.flatnonzero(lengths.max(axis=1, initial=0) <= limit).astype(np.int64)
+    if used.size == 0:
+        raise UserError(
+            f"no training pair fits: every one is longer than max_length {max_length} or "
+            f"batch_tokens {budget_tokens}"
+        )
+    return used
 
 
 def token_batches(
@@ -51,7 +62,7 @@ def token_batches(
     Raises:
         UserError: nothing fits.
     """
-    used = _used(lengths, budget_tokens, max_length)
+    used = fitting(lengths, budget_tokens, max_length)
     random = stream(seed, epoch)
     longer = lengths[used].max(axis=1)
     skew = (lengths[used, 0] - lengths[used, 1]) // _SHORTER_SIDE_BUCKET
@@ -60,17 +71,6 @@ def token_batches(
     used = used[order]  # batches are views of it: one array instead of two
     batches = [used[start:end] for start, end in pairwise(edges)]
     return [batches[i] for i in order_of(random.random_raw(len(batches)))]
-
-
-def _used(lengths: Lengths, budget_tokens: int, max_length: int | None) -> Int64s:
-    """:func:`fitting`, which must not be empty."""
-    used = fitting(lengths, budget_tokens, max_length)
-    if used.size == 0:
-        raise UserError(
-            f"no training pair fits: every one is longer than max_length {max_length} or "
-            f"batch_tokens {budget_tokens}"
-        )
-    return used
 
 
 def shuffled_batches(
@@ -83,7 +83,7 @@ def shuffled_batches(
 
     Source: fairseq, ``LanguagePairDataset.ordered_indices``, ``batch_by_size``, ``EpochBatchIterator``.
     """
-    used = _used(lengths, budget_tokens, max_length)
+    used = fitting(lengths, budget_tokens, max_length)
     order = np.lexsort((stream(seed, 0).random_raw(used.size), lengths[used, 1], lengths[used, 0]))
     used = used[order]
     edges = _cut_in_eights(lengths[used].max(axis=1).tolist(), budget_tokens)
@@ -170,7 +170,6 @@ def pair_batch(
     targets: Sequence[Array],
     index: Int64s,
     step_targets: int,
-    pad_bos_eos: tuple[int, int, int],
 ) -> PairBatch:
     """Ids without specials, to a padded batch.
 
@@ -179,12 +178,10 @@ def pair_batch(
         targets: ids of each target.
         index: which examples they are, ``(B,)``.
         step_targets: target tokens of the whole global batch, eos counted.
-        pad_bos_eos: the special ids.
     """
-    pad, bos, eos = pad_bos_eos
-    begin, end = np.array([bos], np.int64), np.array([eos], np.int64)
-    source, source_lengths = padded([np.concatenate([row, end]) for row in sources], pad)
-    target_in, _ = padded([np.concatenate([begin, row]) for row in targets], pad)
-    target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], pad)
+    begin, end = np.array([BOS_ID], np.int64), np.array([EOS_ID], np.int64)
+    source, source_lengths = padded([np.concatenate([row, end]) for row in sources], PAD_ID)
+    target_in, _ = padded([np.concatenate([begin, row]) for row in targets], PAD_ID)
+    target_out, target_lengths = padded([np.concatenate([row, end]) for row in targets], PAD_ID)
     indices = torch.from_numpy(np.asarray(index, np.int64))
     return PairBatch(source, source_lengths, target_in, target_out, target_lengths, indices, step_targets)

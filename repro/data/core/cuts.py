@@ -1,13 +1,14 @@
 """Cuts of a split for evaluation: streams with memory, windows that overlap, or a random sample of windows."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
-from repro.data.core.draws import Int64s, drawn
+from repro.data.core.orders import InRandomWindows, InStreams, rows_of_rank
 from repro.data.core.segments import Lazy, Segment, rows_from
-from repro.errors import UserError, at_least
+from repro.errors import UserError
 
 
 class Cut(Protocol):
@@ -33,16 +34,10 @@ class Streams:
     Args:
         seq_len: targets of a segment, T.
         rows: streams over all ranks.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     seq_len: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def dropped(self, n_targets: int) -> int:
         """Targets at the end of the split that are not scored."""
@@ -50,21 +45,7 @@ class Streams:
 
     def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
         """This rank's batches; none where there are more ranks than streams."""
-        length, rows = n_targets // self.rows, np.arange(rank, self.rows, world, dtype=np.int64)
-        segments = -(-length // self.seq_len) if rows.size else 0
-        return Lazy(_StreamCut(length, self.seq_len, rows).segment, range(segments))
-
-
-@dataclass(frozen=True)
-class _StreamCut:
-    length: int
-    seq_len: int
-    rows: Int64s
-
-    def segment(self, i: int) -> Segment:
-        begin = i * self.seq_len
-        width = min(self.seq_len, self.length - begin)
-        return Segment(rows_from(self.rows * self.length + begin, width), self.rows, reset_memory=i == 0)
+        return rows_of_rank(InStreams(self.rows, n_targets // self.rows, self.seq_len), rank, world)
 
 
 @dataclass(frozen=True)
@@ -79,28 +60,13 @@ class Windows:
 
     Args:
         seq_len: targets of a window, T.
-        stride: by how many targets a window is moved on; None is ``seq_len``.
+        stride: by how many targets a window is moved on, at most ``seq_len``.
         rows: windows of a batch.
-
-    Raises:
-        UserError: a size below 1, or a stride above ``seq_len``.
     """
 
     seq_len: int
-    stride: int | None = None
+    stride: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows, stride=self.step)
-        if self.step > self.seq_len:
-            raise UserError(
-                f"stride {self.step} is more than seq_len {self.seq_len}: targets between would be left out"
-            )
-
-    @property
-    def step(self) -> int:
-        """Number of targets by which a window is moved on."""
-        return self.seq_len if self.stride is None else self.stride
 
     def dropped(self, n_targets: int) -> int:
         """None: every target is scored."""
@@ -110,32 +76,24 @@ class Windows:
         """This rank's batches: every ``world``-th."""
         whole, short = self._counts(n_targets)
         batches = -(-whole // self.rows) + short
-        return Lazy(_WindowCut(self, n_targets).segment, range(rank, batches, world))
+        return Lazy(partial(self._segment, n_targets), range(rank, batches, world))
 
     def _counts(self, n_targets: int) -> tuple[int, int]:
         """Whole windows, and short ones (0 or 1)."""
         if n_targets < self.seq_len:
             return 0, int(n_targets > 0)
-        whole, rest = divmod(n_targets - self.seq_len, self.step)
+        whole, rest = divmod(n_targets - self.seq_len, self.stride)
         return whole + 1, int(rest > 0)
 
-
-@dataclass(frozen=True)
-class _WindowCut:
-    cut: Windows
-    n_targets: int
-
-    def segment(self, i: int) -> Segment:
-        cut, (whole, _) = self.cut, self.cut._counts(self.n_targets)
-        if i * cut.rows < whole:
-            windows, width = (
-                np.arange(i * cut.rows, min(whole, (i + 1) * cut.rows), dtype=np.int64),
-                cut.seq_len,
-            )
-        else:
-            windows, width = np.array([whole], np.int64), self.n_targets - whole * cut.step
-        skip = np.where(windows == 0, 0, cut.seq_len - cut.step)
-        return Segment(rows_from(windows * cut.step, width), windows, reset_memory=True, skip=skip)
+    def _segment(self, n_targets: int, i: int) -> Segment:
+        """The i-th batch of all ranks: whole windows, or at the end the short one."""
+        whole, _ = self._counts(n_targets)
+        first, width = i * self.rows, self.seq_len
+        windows = np.arange(first, min(whole, first + self.rows), dtype=np.int64)
+        if first >= whole:
+            windows, width = np.array([whole], np.int64), n_targets - whole * self.stride
+        skip = np.where(windows == 0, 0, self.seq_len - self.stride)
+        return Segment(rows_from(windows * self.stride, width), windows, reset_memory=True, skip=skip)
 
 
 @dataclass(frozen=True)
@@ -152,18 +110,12 @@ class RandomWindows:
         rows: windows of a batch.
         batches: how many batches.
         seed: what windows are drawn from.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     seq_len: int
     rows: int
     batches: int
     seed: int
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows, batches=self.batches)
 
     def dropped(self, n_targets: int) -> int:
         """None is left out on purpose."""
@@ -177,15 +129,5 @@ class RandomWindows:
         """
         if n_targets < self.seq_len:
             raise UserError(f"seq_len {self.seq_len} is more than the {n_targets} targets of the split")
-        return Lazy(_RandomCut(self, n_targets).segment, range(rank, self.batches, world))
-
-
-@dataclass(frozen=True)
-class _RandomCut:
-    cut: RandomWindows
-    n_targets: int
-
-    def segment(self, i: int) -> Segment:
-        cut = self.cut
-        starts = drawn(self.n_targets - cut.seq_len + 1, cut.rows, cut.seed, i)
-        return Segment(rows_from(starts, cut.seq_len), starts, reset_memory=True)
+        order = InRandomWindows(self.rows, self.batches, self.seq_len, n_targets, (self.seed,))
+        return Lazy(order.segment, range(rank, self.batches, world))

@@ -1,14 +1,14 @@
 """Text that is read document by document: blocks that lie in one document each, in the order of the text."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
 from repro.data.core.draws import Int64s
+from repro.data.core.orders import rows_of_rank
 from repro.data.core.segments import Bools, Lazy, Segment, rows_from
-from repro.data.core.shares import Share
-from repro.errors import UserError, at_least
+from repro.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,11 @@ class DocumentRows:
         offsets: the first token of each document, and the end of the last, ``(N + 1,)``.
         seq_len: most targets of a block, T.
         rows: over all ranks.
-
-    Raises:
-        UserError: a size below 1.
     """
 
     offsets: Int64s
     seq_len: int
     rows: int = 1
-
-    def __post_init__(self) -> None:
-        at_least(1, seq_len=self.seq_len, rows=self.rows)
 
     def until(self, n_targets: int) -> "DocumentRows":
         """The blocks of the first ``n_targets`` targets of the text."""
@@ -70,35 +64,13 @@ class DocumentRows:
         """Targets of all rows."""
         return int(self.blocks[1][: self.steps * self.rows].sum())
 
-    def segment(
-        self, step: int, rows: Int64s, micro_batch: int = 0, step_targets: int | None = None
-    ) -> Segment:
-        """The blocks of some rows at a step."""
+    def segment(self, step: int) -> Segment:
+        """The block of each row at a step."""
         starts, lengths, first = self.blocks
+        rows = np.arange(self.rows, dtype=np.int64)
         blocks = rows * self.steps + step
-        return Segment(
-            rows_from(starts[blocks], self.seq_len),
-            rows,
-            reset_memory=step == 0,
-            micro_batch=micro_batch,
-            step_targets=step_targets,
-            lengths=lengths[blocks],
-            begins=first[blocks],
-        )
-
-    def plan_epoch(self, share: Share) -> Lazy[Segment]:
-        """One rank's batches of an epoch of training, micro-batches of a step one after another.
-
-        Raises:
-            UserError: rows that the ranks cannot share.
-        """
-        share.check_even(self.rows, f"{self.rows} streams (batch_tokens / seq_len)")
-        return Lazy(partial(self._micro_batch, share), range(self.steps * share.micro_batches))
-
-    def _micro_batch(self, share: Share, i: int) -> Segment:
-        step, micro_batch = divmod(i, share.micro_batches)
-        step_targets = int(self.blocks[1][step : self.rows * self.steps : self.steps].sum())
-        return self.segment(step, share.streams(self.rows, micro_batch), micro_batch, step_targets)
+        targets = rows_from(starts[blocks], self.seq_len)
+        return Segment(targets, rows, reset_memory=step == 0, lengths=lengths[blocks], begins=first[blocks])
 
     def dropped(self, n_targets: int) -> int:
         """Targets that are not scored: those in front of documents, and those of the blocks that are left over."""
@@ -106,5 +78,4 @@ class DocumentRows:
 
     def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
         """This rank's batches of an evaluation; none where there are more ranks than rows."""
-        cut, rows = self.until(n_targets), np.arange(rank, self.rows, world, dtype=np.int64)
-        return Lazy(partial(cut.segment, rows=rows), range(cut.steps if rows.size else 0))
+        return rows_of_rank(self.until(n_targets), rank, world)

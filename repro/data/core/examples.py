@@ -1,7 +1,7 @@
 """Data of classifiers: examples with a fixed number of targets, in batches of a fixed number of examples."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -35,20 +35,14 @@ class Rows(NamedTuple):
     step_targets: int
 
 
-@dataclass(frozen=True)
-class Build:
-    """Makes planned batches with a reader."""
-
-    reader: Reader
-
-    def __call__(self, rows: Rows) -> ExampleBatch:
-        """The batch of a plan."""
-        examples = self.reader(rows.indices, rows.epoch)
-        counts = examples.targets.flatten() >= 0
-        if not bool(counts.all()):
-            examples = examples._replace(scored=counts.nonzero()[:, 0])
-        indices = torch.from_numpy(np.ascontiguousarray(rows.indices))
-        return ExampleBatch(examples, indices, rows.step_targets)
+def build_examples(reader: Reader, rows: Rows) -> ExampleBatch:
+    """The batch of a plan, made with a reader."""
+    examples = reader(rows.indices, rows.epoch)
+    counts = examples.targets.flatten() >= 0
+    if not bool(counts.all()):
+        examples = examples._replace(scored=counts.nonzero()[:, 0])
+    indices = torch.from_numpy(np.ascontiguousarray(rows.indices))
+    return ExampleBatch(examples, indices, rows.step_targets)
 
 
 class ExampleData(DataModule):
@@ -144,18 +138,14 @@ class ExampleData(DataModule):
 
     def training_loader(self) -> PlannedLoader[Rows, ExampleBatch]:
         """Training batches of this rank."""
-        build = Build(self.reader(self.train_split))
+        build = partial(build_examples, self.reader(self.train_split))
         return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, ExampleBatch]:
         """This rank's batches of a whole split, its first examples, or random batches of it."""
-        split, selection = self.split(evaluation.kind), evaluation.selection
-        plan = (
-            self._random(split, selection)
-            if isinstance(selection, RandomBatches)
-            else self._whole(evaluation)
-        )
-        return FixedLoader(plan, Build(self.reader(split)), self.num_workers)
+        split, drawn = self.split(evaluation.kind), evaluation.selection
+        plan = self._random(split, drawn) if isinstance(drawn, RandomBatches) else self._whole(evaluation)
+        return FixedLoader(plan, partial(build_examples, self.reader(split)), self.num_workers)
 
     def _whole(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's examples, each once over all ranks; a batch without rows where it has none."""

@@ -34,9 +34,8 @@ def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0)
 
 def below(numbers: Raw, limit: int) -> Int64s:
     """Random whole numbers from 0 to ``limit - 1``, of the shape of ``numbers``."""
-    return (numbers % np.uint64(limit)).astype(
-        np.int64
-    )  # 64 bits for a handful of values: no bias to speak of
+    # 64 bits for a handful of values: no bias to speak of
+    return (numbers % np.uint64(limit)).astype(np.int64)
 
 
 def lengths_between(
@@ -63,6 +62,11 @@ class ExampleGenerator(ABC):
     @abstractmethod
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Some examples; see :class:`repro.data.core.examples.Reader`."""
+
+    def raw(self, count: int, purpose: int, indices: Int64s, epoch: int | None) -> Raw:
+        """Random numbers of some examples, ``(B, count)``, 64 random bits each; see :func:`raw`."""
+        drawn = [raw(count, purpose, self.split, epoch, int(i)) for i in indices]
+        return np.array(drawn, np.uint64).reshape(len(indices), count)
 
 
 Made = TypeVar("Made", bound=ExampleGenerator)

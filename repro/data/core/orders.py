@@ -1,13 +1,21 @@
-"""Places of the rows of each step in a text: streams with memory, windows, shuffled blocks, sentences."""
+"""The batches of an epoch over a text: streams with memory, windows, shuffled blocks, sentences.
 
-from dataclasses import dataclass
-from typing import Protocol
+Deviation: in the official codes an epoch ends with a short batch; in training every batch here is whole, and what is
+left over is dropped.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal, Protocol
 
 import numpy as np
 
 from repro.data.core.draws import Int64s, drawn, shuffled
-from repro.data.core.segments import rows_from
+from repro.data.core.segments import Bools, Lazy, Segment, rows_from
+from repro.data.core.shares import Share
 from repro.errors import UserError, at_least
+
+OrderName = Literal["stream", "shuffled", "random", "sentences", "documents"]
 
 
 def rows_per_batch(batch_tokens: int, seq_len: int) -> int:
@@ -38,45 +46,59 @@ def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
 
 
 class Order(Protocol):
-    """Positions of the rows of each step."""
+    """The batches of an epoch, each with the rows of all ranks."""
 
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        """Targets ``(B, T)`` of some rows of a step."""
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
 
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        """The number of the stream or block of some rows of a step, ``(B,)``."""
+    @property
+    def steps(self) -> int:
+        """Number of batches."""
 
-    def reset_memory(self, step: int) -> bool:
-        """Whether memories are empty at this step."""
+    @property
+    def n_targets(self) -> int:
+        """Targets that count, or that may be drawn, over all batches."""
 
-    def context(self, step: int) -> int:
-        """Leading targets of the rows of a step that are read, but do not count: they did in the step before."""
-        return 0
+    def segment(self, step: int) -> Segment:
+        """The batch of a step."""
 
 
 @dataclass(frozen=True)
-class InStreams(Order):
-    """Row b is stream b: a contiguous piece of the text, read on from step to step.
+class InStreams:
+    """Row b is stream b: a contiguous piece of the text, read on from step to step. The last step may be shorter.
 
     Source: data loader of Transformer-XL's code; Shortformer's with a cache.
-    Deviation: there an epoch ends with a short batch; here every batch is whole, what is left over is dropped.
+
+    Attributes:
+        rows: streams.
+        length: targets of a stream.
+        seq_len: targets of a row, T.
     """
 
-    steps: int
+    rows: int
+    length: int
     seq_len: int
 
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        return rows_from((rows * self.steps + step) * self.seq_len, self.seq_len)
+    @property
+    def steps(self) -> int:
+        """Number of batches."""
+        return -(-self.length // self.seq_len)
 
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        return rows
+    @property
+    def n_targets(self) -> int:
+        """Targets of all streams."""
+        return self.rows * self.length
 
-    def reset_memory(self, step: int) -> bool:
-        return step == 0
+    def segment(self, step: int) -> Segment:
+        """The batch of a step."""
+        begin, rows = step * self.seq_len, np.arange(self.rows, dtype=np.int64)
+        width = min(self.seq_len, self.length - begin)
+        return Segment(rows_from(rows * self.length + begin, width), rows, reset_memory=step == 0)
 
 
 @dataclass(frozen=True)
-class InWindows(Order):
+class InWindows:
     """Row b is stream b, read in windows that overlap, so that every target of a stream counts once.
 
     The window of a step ends ``stride`` targets behind the one before and begins up to ``before`` targets ahead of
@@ -87,32 +109,41 @@ class InWindows(Order):
     ``ext_len`` = ``before``; the tokens of every batch are equal.
 
     Attributes:
+        rows: streams.
         length: targets of a stream. Its first token is no target, so that a stream has ``length + 1`` tokens.
         stride: targets of a row that count in one step.
         before: targets ahead of them.
     """
 
+    rows: int
     length: int
     stride: int
     before: int
 
     @property
     def steps(self) -> int:
-        """Global batches of an epoch."""
+        """Number of batches."""
         return -(-self.length // self.stride)
 
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        begin = step * self.stride - self.context(step)
-        end = min((step + 1) * self.stride, self.length)
-        return rows_from(rows * (self.length + 1) + begin, end - begin)
+    @property
+    def n_targets(self) -> int:
+        """Targets of all streams."""
+        return self.rows * self.length
 
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        return rows
+    def segment(self, step: int) -> Segment:
+        """The batch of a step."""
+        context, rows = self._context(step), np.arange(self.rows, dtype=np.int64)
+        begin, end = step * self.stride - context, min((step + 1) * self.stride, self.length)
+        return Segment(
+            rows_from(rows * (self.length + 1) + begin, end - begin),
+            rows,
+            reset_memory=step == 0,
+            skip=np.full(self.rows, context),
+            reread=self._context(step + 1) if step + 1 < self.steps else 0,
+        )
 
-    def reset_memory(self, step: int) -> bool:
-        return step == 0
-
-    def context(self, step: int) -> int:
+    def _context(self, step: int) -> int:
+        """Leading targets of the rows of a step that do not count: they did in the step before."""
         return min(step * self.stride, self.before)
 
 
@@ -126,32 +157,47 @@ def overlapping(n_targets: int, batch_tokens: int, seq_len: int, context: int) -
         raise UserError(f"context {context} must be at least 0 and below seq_len {seq_len}")
     rows = rows_per_batch(batch_tokens, seq_len)
     steps_per_epoch(n_targets, batch_tokens)  # refuses a text that is shorter than one batch
-    return InWindows((n_targets + 1) // rows - 1, seq_len - context, context)
+    return InWindows(rows, (n_targets + 1) // rows - 1, seq_len - context, context)
 
 
 @dataclass(frozen=True)
-class InBlocks(Order):
+class InBlocks:
     """Blocks of ``seq_len`` in an order of their own for each epoch; memories never carry over.
 
     Source: fairseq's ``sample-break-mode none``, as Shortformer's baselines use it.
+
+    Attributes:
+        rows: blocks of a batch.
+        steps: number of batches.
+        seq_len: targets of a block.
+        n_blocks: of the text.
+        key: numbers that the order of blocks is drawn from.
     """
 
-    blocks: Int64s
     rows: int
+    steps: int
     seq_len: int
+    n_blocks: int
+    key: tuple[int, ...]
 
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        return rows_from(self.indices(step, rows) * self.seq_len, self.seq_len)
+    @property
+    def n_targets(self) -> int:
+        """Targets of all batches."""
+        return self.rows * self.steps * self.seq_len
 
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        return self.blocks[step * self.rows + rows]
+    @cached_property
+    def blocks(self) -> Int64s:
+        """Numbers of the blocks in the order of the epoch."""
+        return shuffled(self.n_blocks, *self.key)
 
-    def reset_memory(self, step: int) -> bool:
-        return True
+    def segment(self, step: int) -> Segment:
+        """The batch of a step."""
+        blocks = self.blocks[step * self.rows : (step + 1) * self.rows]
+        return Segment(rows_from(blocks * self.seq_len, self.seq_len), blocks, reset_memory=True)
 
 
 @dataclass(frozen=True)
-class InRandomWindows(Order):
+class InRandomWindows:
     """Windows that begin at random tokens, drawn with replacement; memories never carry over.
 
     The windows of a step depend on its key and number alone.
@@ -159,30 +205,27 @@ class InRandomWindows(Order):
     Source: ``get_batch`` of nanoGPT (train.py), whose numbers come from one stream for training and evaluation.
 
     Attributes:
-        n_targets: of the text.
-        rows: windows of a global batch.
+        rows: windows of a batch.
+        steps: number of batches.
         seq_len: targets of a window.
-        key: what windows are drawn from: seed and epoch.
+        n_targets: of the text.
+        key: numbers that windows are drawn from: the seed, in training also the epoch.
     """
 
-    n_targets: int
     rows: int
+    steps: int
     seq_len: int
+    n_targets: int
     key: tuple[int, ...]
 
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        return rows_from(self.indices(step, rows), self.seq_len)
-
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        """The first target of each window, ``(B,)``."""
-        return drawn(self.n_targets - self.seq_len + 1, self.rows, *self.key, step)[rows]
-
-    def reset_memory(self, step: int) -> bool:
-        return True
+    def segment(self, step: int) -> Segment:
+        """The batch of a step; the index of a row is the first target of its window."""
+        starts = drawn(self.n_targets - self.seq_len + 1, self.rows, *self.key, step)
+        return Segment(rows_from(starts, self.seq_len), starts, reset_memory=True)
 
 
 @dataclass(frozen=True)
-class InSentences(Order):
+class InSentences(InStreams):
     """Whole sentences in an order of their own for each epoch, then laid into streams.
 
     Each sentence ends with the symbol that also stands before the first, so what precedes a sentence is the same
@@ -193,46 +236,70 @@ class InSentences(Order):
     the shuffled text, so that any step can be found without replaying the ones before.
 
     Attributes:
-        streams: of the shuffled text.
-        ends: where each sentence ends in the shuffled text, ``(N,)``.
-        moved: by how much its targets were moved, ``(N,)``.
-    """
-
-    streams: InStreams
-    ends: Int64s
-    moved: Int64s
-
-    def targets(self, step: int, rows: Int64s) -> Int64s:
-        laid = self.streams.targets(step, rows)
-        return laid + self.moved[np.searchsorted(self.ends, laid, side="right")]
-
-    def indices(self, step: int, rows: Int64s) -> Int64s:
-        return rows
-
-    def reset_memory(self, step: int) -> bool:
-        return step == 0
-
-
-def sentence_order(offsets: Int64s | None, steps: int, seq_len: int, seed: int, epoch: int) -> InSentences:
-    """Sentences in the order of one epoch.
-
-    Args:
         offsets: where each sentence begins among the tokens, and the end of the last, ``(N + 1,)``; the first token
-            belongs to none. None: the text was not stored sentence by sentence.
-        steps: of the epoch.
-        seq_len: T.
-        seed: of the run.
-        epoch: from 0.
-
-    Raises:
-        UserError: offsets are None.
+            belongs to none.
+        key: numbers that the order of sentences is drawn from.
     """
-    if offsets is None:
-        raise UserError(
-            "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
-        )
-    order = shuffled(len(offsets) - 1, seed, epoch)
-    first = np.asarray(offsets[:-1], np.int64)[order] - 1
-    ends = np.cumsum(np.diff(offsets)[order], dtype=np.int64)
-    begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
-    return InSentences(InStreams(steps, seq_len), ends, first - begins)
+
+    offsets: Int64s
+    key: tuple[int, ...]
+
+    @cached_property
+    def moved(self) -> tuple[Int64s, Int64s]:
+        """Where each sentence ends in the shuffled text, and by how much its targets were moved, ``(N,)`` each."""
+        order = shuffled(len(self.offsets) - 1, *self.key)
+        first = np.asarray(self.offsets[:-1], np.int64)[order] - 1
+        ends = np.cumsum(np.diff(self.offsets)[order], dtype=np.int64)
+        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
+        return ends, first - begins
+
+    def segment(self, step: int) -> Segment:
+        """The batch of a step."""
+        laid, (ends, moved) = super().segment(step), self.moved
+        sentences = np.searchsorted(ends, laid.targets, side="right")
+        return replace(laid, targets=laid.targets + moved[sentences])
+
+
+def rows_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
+    """Every ``world``-th row of all batches, for evaluation; no batch where there are more ranks than rows."""
+    rows = np.arange(rank, order.rows, world, dtype=np.int64)
+    return Lazy(partial(_taken, order, rows), range(order.steps if rows.size else 0))
+
+
+def _taken(order: Order, rows: Int64s, step: int) -> Segment:
+    return order.segment(step).take(rows)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The batches of one epoch for one rank, micro-batches of a step one after another.
+
+    Attributes:
+        order: the global batches.
+        share: this rank's place.
+        scored: ``(N,)``, the tokens that count; None is all.
+        first: the target that counts as target 0.
+    """
+
+    order: Order
+    share: Share
+    scored: Bools | None = None
+    first: int = 0
+
+    def plan(self) -> Lazy[Segment]:
+        """Segments in the order of training.
+
+        Raises:
+            UserError: rows that the ranks cannot share.
+        """
+        self.share.check_even(self.order.rows, f"{self.order.rows} streams (batch_tokens / seq_len)")
+        return Lazy(self.segment, range(self.order.steps * self.share.micro_batches))
+
+    def segment(self, i: int) -> Segment:
+        """The i-th micro-batch of the epoch."""
+        step, micro_batch = divmod(i, self.share.micro_batches)
+        whole = self.order.segment(step)
+        whole = replace(whole, targets=whole.targets + self.first)
+        mine = whole.take(self.share.streams(self.order.rows, micro_batch))
+        step_targets = int(np.count_nonzero(whole.counting(self.scored)))
+        return replace(mine, micro_batch=micro_batch, step_targets=step_targets)

@@ -15,7 +15,6 @@ def padded(
     fill: float,
     dtype: DTypeLike = np.int64,
     shape: tuple[int, ...] = (),
-    width: int | None = None,
     least: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Stacks rows of different lengths.
@@ -25,15 +24,13 @@ def padded(
         fill: value behind the end of a row.
         dtype: of the result.
         shape: of a value.
-        width: L, at least the length of every row; None is the longest one's.
-        least: L is at least this where there is no ``width``.
+        least: L is at least this.
 
     Returns:
         ``(B, L, *shape)``, and the lengths ``(B,)`` in int64.
     """
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    if width is None:
-        width = max(least, int(lengths.max(initial=0)))
+    width = max(least, int(lengths.max(initial=0)))
     table = np.full((len(rows), width, *shape), fill, dtype)
     if rows:
         table[np.arange(width) < lengths[:, None]] = np.concatenate(rows)

@@ -6,7 +6,7 @@ numbers and holds no tokens (:mod:`repro.data.core.orders` for training, :mod:`r
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
@@ -47,6 +47,28 @@ class Segment:
     begins: Bools | None = None
     reread: int = 0
 
+    def take(self, rows: Int64s) -> "Segment":
+        """Some of its rows."""
+        columns = ("targets", "indices", "skip", "lengths", "begins")
+        present = {name: getattr(self, name) for name in columns if getattr(self, name) is not None}
+        return replace(self, **{name: column[rows] for name, column in present.items()})
+
+    def counting(self, scored: Bools | None) -> Bools:
+        """Whether each target counts, ``(B, T)``: it is no context, no padding, and one of the tokens that count.
+
+        Args:
+            scored: ``(N,)``, the tokens that count where they are targets; None is all of them.
+        """
+        place = np.arange(self.targets.shape[1])
+        counts: Bools = np.ones(self.targets.shape, np.bool_)
+        if self.skip is not None:
+            counts &= place >= self.skip[:, None]
+        if self.lengths is not None:
+            counts &= place < self.lengths[:, None]
+        if scored is not None:
+            counts &= scored[self.targets + 1]
+        return counts
+
 
 class Lazy(Sequence[Item], Generic[Item]):
     """A sequence whose items are made on access; slices are lazy too."""
@@ -74,32 +96,23 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
         segment: which targets.
         scored: ``(N,)``, the tokens that count where they are targets; None is all of them.
     """
-    places_in, lengths = segment.targets, segment.lengths
-    if lengths is not None:
-        places_in = np.minimum(places_in, len(tokens) - 2)  # padding may lie beyond the end
-    targets = np.asarray(tokens[places_in + 1], np.int64)
-    if segment.skip is not None:
-        targets[np.arange(places_in.shape[1]) < segment.skip[:, None]] = UNSCORED
-    if lengths is not None:
-        targets[np.arange(places_in.shape[1]) >= lengths[:, None]] = UNSCORED
-    if scored is not None:
-        targets[~np.asarray(scored[places_in + 1], np.bool_)] = UNSCORED
-    places = None
-    if any(marks is not None for marks in (segment.skip, scored, lengths)):
-        places = torch.from_numpy(np.flatnonzero(targets != UNSCORED).astype(np.int64, copy=False))
-    n_scored = targets.size if places is None else len(places)
+    if segment.lengths is not None:  # padding may lie beyond the end
+        segment = replace(segment, targets=np.minimum(segment.targets, len(tokens) - 2))
+    counts = segment.counting(scored)
+    targets = np.asarray(tokens[segment.targets + 1], np.int64)
+    targets[~counts] = UNSCORED
+    places = np.flatnonzero(counts).astype(np.int64, copy=False)
+    begins = segment.begins if segment.begins is not None and segment.begins.any() else None
     return StreamBatch(
-        ids=torch.from_numpy(np.asarray(tokens[places_in], np.int64)),
+        ids=torch.from_numpy(np.asarray(tokens[segment.targets], np.int64)),
         targets=torch.from_numpy(targets),
-        scored=None if n_scored == targets.size else places,
+        scored=None if len(places) == targets.size else torch.from_numpy(places),
         indices=torch.from_numpy(np.asarray(segment.indices, np.int64)),
         reset_memory=segment.reset_memory,
         micro_batch=segment.micro_batch,
-        step_targets=n_scored if segment.step_targets is None else segment.step_targets,
-        lengths=None if lengths is None else torch.from_numpy(lengths),
-        begins=torch.from_numpy(segment.begins)
-        if segment.begins is not None and segment.begins.any()
-        else None,
+        step_targets=len(places) if segment.step_targets is None else segment.step_targets,
+        lengths=None if segment.lengths is None else torch.from_numpy(segment.lengths),
+        begins=None if begins is None else torch.from_numpy(begins),
         reread=segment.reread,
     )
 

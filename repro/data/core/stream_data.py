@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,19 @@ from repro.data.core.datamodule import DataModule
 from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.core.orders import InWindows, overlapping, rows_per_batch, steps_per_epoch
+from repro.data.core.orders import (
+    Epoch,
+    InBlocks,
+    InRandomWindows,
+    InSentences,
+    InStreams,
+    Order,
+    OrderName,
+    overlapping,
+    rows_per_batch,
+    steps_per_epoch,
+)
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
-from repro.data.core.streams import OrderName, plan_epoch
 from repro.errors import UserError, at_least
 
 
@@ -41,6 +50,7 @@ class Stage:
         at_least(1, epochs=self.epochs, seq_len=self.seq_len)
 
 
+@dataclass
 class Column:
     """Tokens of a split and which of them count. Cheap to send to a worker process, where a store's are opened anew.
 
@@ -50,14 +60,9 @@ class Column:
         reopen: opens the tokens of a store once more; None sends them as they are.
     """
 
-    def __init__(
-        self, tokens: Array, scored: Bools | None = None, reopen: Callable[[], Array] | None = None
-    ) -> None:
-        if scored is not None and len(scored) != len(tokens):
-            raise ValueError(f"a mask of {len(scored)} for {len(tokens)} tokens")
-        self.tokens = tokens
-        self.scored = scored
-        self.reopen = reopen
+    tokens: Array
+    scored: Bools | None = None
+    reopen: Callable[[], Array] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ if self.reopen is None else {**self.__dict__, "tokens": None}
@@ -75,11 +80,6 @@ class Column:
     def counted(self, n_targets: int) -> int:
         """Scored ones among the first ``n_targets`` targets."""
         return n_targets if self.scored is None else int(np.count_nonzero(self.scored[1 : n_targets + 1]))
-
-    def counted_in(self, segment: Segment) -> int:
-        """Scored ones among all targets of a segment."""
-        targets = segment.targets
-        return targets.size if self.scored is None else int(np.count_nonzero(self.scored[targets + 1]))
 
     def build(self, segment: Segment) -> StreamBatch:
         """The batch of a segment."""
@@ -157,7 +157,7 @@ class StreamData(DataModule):
         return None
 
     def sentences(self, split: str) -> Int64s | None:
-        """First tokens of sentences (see :func:`repro.data.core.orders.sentence_order`); None if not known."""
+        """First tokens of sentences (see :func:`repro.data.core.orders.InSentences`); None if not known."""
         return None
 
     def documents(self, split: str) -> Int64s:
@@ -184,6 +184,35 @@ class StreamData(DataModule):
             epoch -= stage.epochs
         return self.seq_len
 
+    def global_batches(self, epoch: int) -> Order:
+        """The batches of an epoch of training, each with the rows of all ranks.
+
+        Without a context there are ``n_targets // batch_tokens`` whatever ``seq_len`` is; what is left over is dropped.
+        An epoch of random windows has as many targets as one of blocks, but not each of them once.
+
+        Raises:
+            UserError: too little text, or no sentences where they are asked for.
+        """
+        n_targets, seq_len, key = self._epoch_targets, self.seq_len_of(epoch), (self.seed, epoch)
+        rows = rows_per_batch(self.batch_tokens, seq_len)
+        if self.order == "documents":
+            return DocumentRows(self.documents(self.train_split), seq_len, rows)
+        if self.context:
+            return overlapping(n_targets, self.batch_tokens, seq_len, self.context)
+        steps = steps_per_epoch(n_targets, self.batch_tokens)
+        if self.order == "shuffled":
+            return InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
+        if self.order == "random":
+            return InRandomWindows(rows, steps, seq_len, n_targets, key)
+        if self.order == "stream":
+            return InStreams(rows, steps * seq_len, seq_len)
+        offsets = self.sentences(self.train_split)
+        if offsets is None:
+            raise UserError(
+                "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
+            )
+        return InSentences(rows, steps * seq_len, seq_len, offsets, key)
+
     @property
     def steps_per_epoch(self) -> int:
         """Updates of an epoch.
@@ -191,20 +220,7 @@ class StreamData(DataModule):
         Raises:
             UserError: the text is too short for one.
         """
-        if self.order == "documents":
-            return self._training_documents.steps
-        if self.context:
-            return self._windows.steps
-        return steps_per_epoch(self._epoch_targets, self.batch_tokens)
-
-    @property
-    def _windows(self) -> InWindows:
-        return overlapping(self._epoch_targets, self.batch_tokens, self.seq_len, self.context)
-
-    @cached_property
-    def _training_documents(self) -> DocumentRows:
-        rows = rows_per_batch(self.batch_tokens, self.seq_len)
-        return DocumentRows(self.documents(self.train_split), self.seq_len, rows)
+        return self.global_batches(0).steps
 
     @property
     def _epoch_targets(self) -> int:
@@ -216,40 +232,18 @@ class StreamData(DataModule):
         counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
-            dropped = column.n_targets - self._used if split == self.train_split else 0
+            used = self.shards * self.global_batches(0).n_targets
+            dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
             counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
         return counts
 
-    @property
-    def _used(self) -> int:
-        """Targets of an epoch over the whole training text."""
-        if self.order == "documents":
-            return self._training_documents.n_targets
-        if self.context:
-            return self.shards * rows_per_batch(self.batch_tokens, self.seq_len) * self._windows.length
-        if self.order == "random":  # each may be drawn
-            return self.shards * self._epoch_targets
-        return self.shards * self.steps_per_epoch * self.batch_tokens
-
     def plan_epoch(self, epoch: int) -> Lazy[Segment]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
-        if self.order == "documents":
-            return self._training_documents.plan_epoch(self.share)
-        column = self.column(self.train_split)
-        offsets = self.sentences(self.train_split) if self.order == "sentences" else None
-        return plan_epoch(
-            self._epoch_targets,
-            self.batch_tokens,
-            self.seq_len_of(epoch),
-            self.order,
-            (self.seed, epoch),
-            self.share,
-            column.scored,
-            offsets,
-            self.context,
-            epoch % self.shards * self._epoch_targets,
-        )
+        first = epoch % self.shards * self._epoch_targets
+        return Epoch(
+            self.global_batches(epoch), self.share, self.column(self.train_split).scored, first
+        ).plan()
 
     def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
         """Training batches of this rank."""
@@ -258,34 +252,31 @@ class StreamData(DataModule):
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
         """This rank's batches of a split, cut according to the evaluation."""
-        column, share = self.column(self.split(evaluation.kind)), self.share
-        cut, tokens = self._cut(evaluation)
-        planned = cut.plan(_at_most(column.n_targets, tokens), share.rank, share.world)
-        return FixedLoader(planned if len(planned) else [NOTHING], column.build, self.num_workers)
+        cut, n_targets = self._cut(evaluation)
+        planned = cut.plan(n_targets, self.share.rank, self.share.world)
+        build = self.column(self.split(evaluation.kind)).build
+        return FixedLoader(planned if len(planned) else [NOTHING], build, self.num_workers)
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Scored targets over all ranks."""
         column = self.column(self.split(evaluation.kind))
-        cut, tokens = self._cut(evaluation)
+        cut, n_targets = self._cut(evaluation)
         if isinstance(cut, RandomWindows):
-            return {"tokens": sum(map(column.counted_in, cut.plan(column.n_targets)))}
-        considered = _at_most(column.n_targets, tokens)
-        return {"tokens": column.counted(considered - cut.dropped(considered))}
+            windows = cut.plan(n_targets)
+            return {"tokens": sum(int(window.counting(column.scored).sum()) for window in windows)}
+        return {"tokens": column.counted(n_targets - cut.dropped(n_targets))}
 
-    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int | None]:
-        """Streams with memory, or independent windows where there is a stride; and the most targets to score."""
-        cut = evaluation.selection
+    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int]:
+        """The cut of a split for an evaluation, and how many targets at its beginning are considered."""
+        split, cut = self.split(evaluation.kind), evaluation.selection
         cut = cut if isinstance(cut, TextCut) else TextCut(self.seq_len)
+        n_targets = self.column(split).n_targets
+        if cut.tokens is not None:
+            n_targets = min(n_targets, cut.tokens)
         if cut.batches is not None:
-            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), None
+            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), n_targets
         if cut.documents:
-            return DocumentRows(
-                self.documents(self.split(evaluation.kind)), cut.seq_len, cut.rows
-            ), cut.tokens
+            return DocumentRows(self.documents(split), cut.seq_len, cut.rows), n_targets
         if cut.stride is None:
-            return Streams(cut.seq_len, cut.rows), cut.tokens
-        return Windows(cut.seq_len, cut.stride, cut.rows), cut.tokens
-
-
-def _at_most(available: int, limit: int | None) -> int:
-    return available if limit is None else min(available, limit)
+            return Streams(cut.seq_len, cut.rows), n_targets
+        return Windows(cut.seq_len, cut.stride, cut.rows), n_targets

@@ -1,7 +1,7 @@
 """Tokenisers of every kind, read from their files. Needs no torch."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
@@ -41,11 +41,6 @@ def load_subwords(path: Path) -> Subwords:
             f"--tokenizer {path} holds {tokenizer.kind}; it must be byte-level BPE or SentencePiece"
         )
     return tokenizer
-
-
-def subwords(path: Path | None, texts: Iterable[str], size: int) -> Subwords:
-    """The tokeniser of a file, or where none is given one of ``size`` subwords learned from text."""
-    return ByteBpe.train(texts, size) if path is None else load_subwords(path)
 
 
 def load_tokenizer(path: Path) -> AnyTokenizer:

@@ -189,7 +189,7 @@ def test_evaluation_uses_every_pair_once_and_mates_do_not_depend_on_the_world() 
 
 def test_pair_batch_by_hand() -> None:
     rows = [np.array([7, 8]), np.array([], np.int64), np.array([9])]
-    batch = pair_batch(rows, rows[::-1], np.array([5, 3, 4]), 42, (0, 1, 2))
+    batch = pair_batch(rows, rows[::-1], np.array([5, 3, 4]), 42)
     assert batch.source.tolist() == [[7, 8, 2], [2, 0, 0], [9, 2, 0]]
     assert batch.source_lengths.tolist() == [3, 1, 2]
     assert batch.target_in.tolist() == [[1, 9, 0], [1, 0, 0], [1, 7, 8]]

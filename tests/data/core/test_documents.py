@@ -130,8 +130,5 @@ def test_what_cannot_be_read_by_document_is_refused() -> None:
     for changes in ({"context": 1}, {"shards": 2}):
         with pytest.raises(UserError, match="documents"):
             Books(16, 4, order="documents", **changes)  # type: ignore[arg-type]
-    for sizes in ({"seq_len": 0}, {"seq_len": 4, "rows": 0}):
-        with pytest.raises(UserError, match="at least 1, not 0"):
-            DocumentRows(OFFSETS, **sizes)
     with pytest.raises(ValueError, match="leave out stride 4"):
         TextCut(4, stride=4, documents=True)

@@ -11,7 +11,7 @@ import torch
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches, scored_places
 from repro.data import BitMemoryData, ExampleData
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import Build, Rows
+from repro.data.core.examples import Rows, build_examples
 from repro.errors import UserError
 from tests.data.running import SaveAt, placed, same, train
 
@@ -107,7 +107,8 @@ def test_a_batch_says_what_it_is() -> None:
 def test_a_batch_says_which_of_its_targets_count() -> None:
     def built(*targets: list[int]) -> Examples:
         examples = Examples(torch.zeros(len(targets), 1, 1), torch.tensor(targets))
-        return Build(lambda indices, epoch: examples)(Rows(np.arange(len(targets)), None, 0)).examples
+        rows = Rows(np.arange(len(targets)), None, 0)
+        return build_examples(lambda indices, epoch: examples, rows).examples
 
     some, every = built([1, -1, 0], [5, 2, -1]), built([0, 3], [2, 0])
     assert some.scored is not None

@@ -221,11 +221,6 @@ def test_bad_settings_are_named(make: Any, message: str) -> None:
         make()
 
 
-def test_a_mask_of_another_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 for 4 tokens"):
-        Column(np.arange(4), np.ones(3, np.bool_))
-
-
 def test_tokens_of_a_store_are_opened_anew_by_workers() -> None:
     column = Column(np.arange(50_000), reopen=partial(np.arange, 50_000))
     sent = pickle.dumps(column)

@@ -5,15 +5,48 @@ from typing import Any
 import numpy as np
 import pytest
 
-from repro.data.core.orders import overlapping, rows_per_batch, steps_per_epoch
+from repro.data import StreamData
+from repro.data.core.orders import OrderName, overlapping, rows_per_batch, steps_per_epoch
 from repro.data.core.segments import Segment, build_batch
 from repro.data.core.shares import Share
-from repro.data.core.streams import OrderName, plan_epoch
 from repro.errors import UserError
+from tests.data.running import placed
 from tests.parity.golden import Golden, read
 
 N, BATCH = 1003, 48  # 20 batches of 48, 43 targets dropped
 ORDERS: list[OrderName] = ["stream", "shuffled", "sentences"]
+
+
+class Numbers(StreamData):
+    """Token i is the number i."""
+
+    store_name = "numbers"
+    n_targets = N
+    mask: Any = None
+    offsets: Any = None
+
+    def tokens(self, split: str) -> Any:
+        return np.arange(self.n_targets + 1)
+
+    def scored(self, split: str) -> Any:
+        return self.mask
+
+    def sentences(self, split: str) -> Any:
+        return self.offsets
+
+    @property
+    def manifest_sha256(self) -> str:
+        return "0"
+
+
+def plan_epoch(
+    n: int, batch_tokens: int, seq_len: int, order: OrderName = "stream", seed_epoch: tuple[int, int] = (0, 0),
+    share: Share = Share(), scored: Any = None, offsets: Any = None, context: int = 0,  # noqa: B008
+) -> Any:  # fmt: skip
+    seed, epoch = seed_epoch
+    module = placed(Numbers(batch_tokens, seq_len, order, context=context, seed=seed), *share)
+    module.n_targets, module.mask, module.offsets = n, scored, offsets
+    return module.plan_epoch(epoch)
 
 
 def sentence_offsets(n_targets: int) -> Any:

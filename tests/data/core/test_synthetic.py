@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from repro.data import EchoData
-from repro.data.sets.puzzles.echo import Echo
 from repro.errors import UserError
 
 
+def echo(symbols: int = 16, lag: int = 25, train: int = 2000, held_out: int = 900) -> EchoData:
+    return EchoData(symbols, 64, 16, lag, train, held_out)
+
+
 def test_every_answer_repeats_the_symbol_so_far_back() -> None:
-    echo = Echo(symbols=7, lag=5)
-    tokens, answers = echo.tokens("train", 1000), echo.answers(1000)
-    places = np.flatnonzero(answers)
+    data = echo(symbols=7, lag=5, train=1000)
+    tokens, places = data.tokens("train"), np.flatnonzero(data.scored("train"))
     assert places[0] == 5
     assert np.array_equal(places, np.arange(5, 1000, 2))
     assert np.array_equal(tokens[places], tokens[places - 5])
@@ -19,7 +21,7 @@ def test_every_answer_repeats_the_symbol_so_far_back() -> None:
 
 
 def test_questions_are_uniform_and_an_answer_says_nothing_of_its_neighbours() -> None:
-    tokens = Echo(symbols=4, lag=25).tokens("train", 40_000)
+    tokens = echo(symbols=4, train=40_000).tokens("train")
     questions = tokens[::2]
     shares = np.bincount(questions, minlength=4) / len(questions)
     assert np.abs(shares - 0.25).max() < 0.02
@@ -28,13 +30,10 @@ def test_questions_are_uniform_and_an_answer_says_nothing_of_its_neighbours() ->
 
 
 def test_a_longer_stream_begins_like_a_shorter_one_and_splits_share_nothing() -> None:
-    echo = Echo()
-    assert np.array_equal(echo.tokens("val", 300), echo.tokens("val", 900)[:300])
-    train, val = echo.tokens("train", 2000), echo.tokens("val", 2000)
-    assert (train == val).mean() < 0.1
-    assert np.array_equal(echo.tokens("train", 12), [7, 15, 15, 1, 1, 14, 3, 14, 10, 2, 9, 13]), (
-        "on every machine"
-    )
+    short, train, val = echo(held_out=300).tokens("val"), echo().tokens("train"), echo().tokens("val")
+    assert np.array_equal(short, val[:300])
+    assert (train[:900] == val).mean() < 0.1
+    assert train[:12].tolist() == [7, 15, 15, 1, 1, 14, 3, 14, 10, 2, 9, 13], "on every machine"
 
 
 def test_batches_score_the_answers_only() -> None:
@@ -55,8 +54,8 @@ def test_what_is_generated_has_a_name_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("symbols", "lag", "message"), [(1, 25, "symbols must be"), (4, 24, "odd"), (4, -1, "lag must")]
+    ("symbols", "lag", "message"), [(1, 25, "vocab_size must be"), (4, 24, "odd"), (4, -1, "lag must")]
 )
 def test_settings_that_cannot_be(symbols: int, lag: int, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        Echo(symbols, lag)
+        echo(symbols, lag)

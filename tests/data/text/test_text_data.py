@@ -8,7 +8,7 @@ import pytest
 from jsonargparse import ArgumentParser
 
 from repro.batches import Evaluation, TextCut
-from repro.data import Streams, TextData, registry
+from repro.data import TextData, registry
 from repro.data.prepare import prepare
 from repro.data.registry import DATA_SETS
 from repro.data.table import DATA_FILE
@@ -128,16 +128,14 @@ def test_damage_is_found_before_training(words: Path) -> None:
 def test_recipes_can_name_it(words: Path) -> None:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(TextData, "data")
-    parser.add_argument("--cut", type=Streams)
     settings = {"store": "ptb/words", "vocab_size": 7, "batch_tokens": 40, "seq_len": 10}
     stages = [{"epochs": 2, "seq_len": 5}]
     data = {
         "class_path": "repro.data.TextData",
         "init_args": {**settings, "stages": stages, "order": "shuffled"},
     }
-    parsed = parser.instantiate_classes(parser.parse_object({"data": data, "cut": {"seq_len": 5, "rows": 2}}))
+    parsed = parser.instantiate_classes(parser.parse_object({"data": data}))
     assert [parsed.data.seq_len_of(epoch) for epoch in (0, 2)] == [5, 10]
-    assert parsed.cut == Streams(5, 2)
 
 
 def test_a_text_without_documents_cannot_be_read_by_document(words: Path) -> None:

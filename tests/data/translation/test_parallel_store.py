@@ -85,16 +85,6 @@ def test_nothing_depends_on_the_size_of_a_block(
     assert (again / "manifest.json").read_bytes() == (whole / "manifest.json").read_bytes()
 
 
-def test_a_given_tokeniser_is_used(
-    data_folder: Path, wmt: SentencePairs, folder: Path, tmp_path: Path
-) -> None:
-    given = ByteBpe.train(["the houses"] * 9, 262)
-    given.save(tmp_path / "mine.json")
-    path = prepare("wmt14-en-de", folder, tokenizer=tmp_path / "mine.json", report=quiet)
-    assert path.name == f"given262-{given.sha256[:8]}"
-    assert (path / "tokenizer.json").read_bytes() == (tmp_path / "mine.json").read_bytes()
-
-
 def test_talks_are_lower_cased_and_every_23rd_pair_is_for_validation(
     data_folder: Path, tmp_path: Path
 ) -> None:
@@ -159,12 +149,6 @@ def test_a_refusal_leaves_nothing_behind(
         prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
     assert "\n" not in str(caught.value)
     assert list((data_folder / "wmt14-en-de").iterdir()) == []
-
-
-def test_sides_of_different_lengths(data_folder: Path, wmt: SentencePairs, folder: Path) -> None:
-    (folder / "commoncrawl.de-en.de").write_text("zu wenig\n")
-    with pytest.raises(UserError, match=r"commoncrawl\.de-en\.de has 1 lines, fewer"):
-        prepare("wmt14-en-de", folder, vocab_size=VOCAB, report=quiet)
 
 
 def peak_of(folder: Path, pairs: int, tokenizer: Path) -> int:

@@ -186,5 +186,5 @@ def test_training_needs_no_raw_text(numbers_store: Path) -> None:
 def test_lengths_take_eight_bytes_a_pair(numbers_store: Path) -> None:
     table = data().table("train")
     assert (table.lengths.nbytes, table.lengths.shape) == (300 * 8, (300, 2))
-    for side, offsets in enumerate(table.offsets):
-        assert table.lengths[:, side].tolist() == (np.diff(offsets) + 1).tolist()
+    for side, part in enumerate((table.source, table.target)):
+        assert table.lengths[:, side].tolist() == (np.diff(table.store.offsets("train", part)) + 1).tolist()

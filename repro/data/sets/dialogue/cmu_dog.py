@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import GPT2, TRAIN, VAL, TokenSet
+from repro.data.data_set import GPT2, TRAIN, VAL, DataSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import AS, glob_packed, read_json, sha256_of
@@ -41,7 +41,7 @@ _LENGTHS = ColumnType("uint32", ragged=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dialogues(TokenSet):
+class Dialogues(DataSet):
     """Conversations of two people, each about a document, in the layout of CMU DoG.
 
     A store has a table of its own for ``documents``, the ids of every document. In the table of a split a row is a

@@ -113,6 +113,11 @@ class DialogueReader:
     ends: Ends
     score_all: bool = False
 
+    @property
+    def doc_id(self) -> int:
+        """The lowest id of a mark."""
+        return int(self.store.manifest.tokenizer["size"])
+
     @cached_property
     def turns(self) -> Int64s:
         """Offsets of the conversations among the utterances, ``(N + 1,)``."""
@@ -149,9 +154,7 @@ class DialogueReader:
         if self.seen == "cut":
             begin = max(begin, end - (self.window - 2))
         text = self.store.values(DOCUMENTS, DOCUMENTS)[begin:end]
-        return np.concatenate([[self.store.manifest.tokenizer["size"]], text, [self.ends.eos]]).astype(
-            np.int64
-        )
+        return np.concatenate([[self.doc_id], text, [self.ends.eos]]).astype(np.int64)
 
     def utterances(self, index: int) -> Int64s:
         """The utterances of a conversation, each behind its speaker's mark, ``(T,)``."""
@@ -161,14 +164,13 @@ class DialogueReader:
         speakers = self.store.values(self.split, "speakers")[turns].astype(np.int64)
         lengths = self.store.values(self.split, "lengths")[turns].astype(np.int64)
         starts = np.cumsum(lengths) - lengths
-        return np.insert(text, starts, self.store.manifest.tokenizer["size"] + 1 + speakers)
+        return np.insert(text, starts, self.doc_id + 1 + speakers)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
         topics = self.store.values(self.split, "topics")
         rows = [(self.document(int(topics[i])), self.utterances(int(i))) for i in indices]
-        first_mark = self.store.manifest.tokenizer["size"]
-        return lay_out(rows, first_mark, self.ends.pad, self.score_all and epoch is not None)
+        return lay_out(rows, self.doc_id, self.ends.pad, self.score_all and epoch is not None)
 
 
 class DialogueData(Marked, StoreDataModule, ExampleData):
@@ -358,17 +360,15 @@ class GeneratedDialogue(ExampleGenerator):
         counts = [rules.sections, rules.sections * rules.section_words, rules.questions]
         drawn = raw(sum(counts) + rules.questions * rules.answer_words, DIALOGUE, self.split, epoch, index)
         topic, word, question, answer = np.split(drawn, np.cumsum(counts))
-        first = (
-            SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
-        )  # word of each section
+        # the first word of each section's topic
+        first = SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
         names = SPECIALS + np.arange(rules.sections)
         text = first[:, None] + below(word, rules.topic_words).reshape(rules.sections, -1)
         sections = below(question, rules.sections)
         answers = first[sections][:, None] + below(answer, rules.topic_words).reshape(rules.questions, -1)
         speakers = np.tile(rules.words + np.array([1, 2]), (rules.questions, 1))
-        utterances = np.concatenate(
-            [speakers[:, :1], names[sections][:, None], speakers[:, 1:], answers], 1
-        ).ravel()
+        questions = names[sections][:, None]
+        utterances = np.concatenate([speakers[:, :1], questions, speakers[:, 1:], answers], 1).ravel()
         document = np.concatenate([names[:, None], text], 1).ravel()
         if not self.document_tokens:
             return document[:0], utterances

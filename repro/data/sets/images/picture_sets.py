@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import TEST, TRAIN, Hub, OneStore
+from repro.data.data_set import TEST, TRAIN, DataSet, Hub
 from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
@@ -42,7 +42,7 @@ Splits = dict[str, Labelled]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureSet(OneStore):
+class PictureSet(DataSet):
     """Pictures of one shape with labels.
 
     A row of a store has ``images``, the pixels ``(H, W, C)``, and ``labels``, its class. The manifest's ``counts`` have
@@ -137,14 +137,12 @@ class PictureSet(OneStore):
     def _pixels(self, column: Iterable[object]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
         shape, source = self.shape, on_hub(self)
+        accepted = (shape, shape[:2]) if shape[2] == 1 else (shape,)
         pictures: list[Bytes] = []
         try:
             for picture in column:
                 array = np.asarray(picture)
-                if array.dtype != np.uint8 or array.shape not in (
-                    shape,
-                    shape[:2] if shape[2] == 1 else shape,
-                ):
+                if array.dtype != np.uint8 or array.shape not in accepted:
                     raise ValueError(f"it has {array.shape} {array.dtype}, not {shape}")
                 pictures.append(array)
         except ImportError:

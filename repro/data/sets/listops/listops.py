@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.data_set import SPLITS, OneStore
+from repro.data.data_set import SPLITS, DataSet
 from repro.data.manifest import MANIFEST, Manifest, store_path
 from repro.data.options import Options
 from repro.data.packed import TextFile, need_packed
@@ -31,7 +31,7 @@ _BRACKETS = re.compile("[()]")
 DIGITS = tuple("0123456789")
 
 
-class ListOps(OneStore):
+class ListOps(DataSet):
     """Trees of operators over digits: generated, or the published files, one for each split.
 
     A row of a store has ``trees``, the tokens of a tree with closing brackets, and ``values``, its value.

@@ -46,7 +46,7 @@ class TreeReader:
         rows = slices(trees.tokens, trees.offsets, indices)
         if self.tokens == "truncated":
             rows = [row[row != CLOSE] for row in rows]
-        inputs, lengths = padded([row[: self.max_length] for row in rows], PAD, width=self.max_length)
+        inputs, lengths = padded([row[: self.max_length] for row in rows], PAD, least=self.max_length)
         targets = torch.from_numpy(trees.values[indices].astype(np.int64))[:, None]
         return Examples(inputs, targets, lengths=lengths if self.tokens == "lra" else None)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import OneStore
+from repro.data.data_set import DataSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
@@ -28,7 +28,7 @@ _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS)}
 _NEXT = re.compile(r"\s*([\[,\]])\s*")
 
 
-class RemoteHomology(OneStore):
+class RemoteHomology(DataSet):
     """Proteins and their fold, in TAPE's files, one for each split.
 
     A row of a store has ``residues``, the ids of a sequence between ``<cls>`` and ``<sep>``, and ``folds``, its class.
@@ -38,7 +38,7 @@ class RemoteHomology(OneStore):
         folder, counts, hashes = options.folder, {}, {}
         for split, file in zip(self.splits, self.files, strict=True):
             path = find_packed(folder, file) or find_packed(folder / FOLDER, file)
-            if path is None and split in self.required:
+            if path is None and split not in self.optional:
                 path = need_packed(folder, file, "get TAPE's raw release, in JSON")
             if path is None:
                 continue

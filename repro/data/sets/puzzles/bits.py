@@ -10,11 +10,10 @@ import torch
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, digest_of, stream
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.generated import ExampleGenerator, GeneratedData
+from repro.data.core.generated import SPLITS, ExampleGenerator, GeneratedData
 from repro.errors import UserError, at_least
 
 GENERATOR_VERSION = 1
-SPLITS = ("train", "val", "test")
 Bits = np.ndarray[Any, np.dtype[np.uint8]]
 
 

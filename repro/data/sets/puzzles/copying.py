@@ -15,7 +15,6 @@ from repro.data.core.generated import (
     GeneratedData,
     below,
     lengths_between,
-    raw,
 )
 from repro.errors import UserError, at_least
 
@@ -37,10 +36,8 @@ class Duplication(ExampleGenerator):
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, length)``, and what follows each of them."""
         half = self.length // 2
-        drawn = [raw(half - 1, WORD, self.split, epoch, int(i)) for i in indices]
         tokens = np.zeros((len(indices), 2, half), np.int64)
-        if drawn:
-            tokens[:, :, 1:] = 1 + below(np.stack(drawn), self.symbols)[:, None]
+        tokens[:, :, 1:] = 1 + below(self.raw(half - 1, WORD, indices, epoch), self.symbols)[:, None]
         targets = np.full((len(indices), self.length), -1, np.int64)
         targets[:, half:-1] = tokens[:, 1, 1:]
         return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
@@ -119,13 +116,11 @@ class Copy(ExampleGenerator):
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, length)``, and what follows each of them."""
         n = self.lengths(indices, epoch)[:, None]
-        drawn = [raw(self.longest, COPY, self.split, epoch, int(i)) for i in indices]
-        words = 1 + below(np.array(drawn, np.uint64).reshape(len(indices), self.longest), self.symbols)
+        words = 1 + below(self.raw(self.longest, COPY, indices, epoch), self.symbols)
         words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
-        place = np.arange(self.length)
-        source = np.where(
-            place < n, place, np.where((place > n) & (place <= 2 * n), place - n - 1, self.longest)
-        )
+        place, zero = np.arange(self.length), self.longest
+        second = np.where((place > n) & (place <= 2 * n), place - n - 1, zero)
+        source = np.where(place < n, place, second)
         tokens = np.take_along_axis(words, source, axis=1)
         following = np.pad(tokens[:, 1:], ((0, 0), (0, 1)))
         targets = np.where((place >= n - 1) & (place < 2 * n), following, -1)

@@ -246,9 +246,8 @@ class Utterances(ExampleGenerator):
         phonemes = 1 + below(drawn[0], self.phonemes)
         pauses = below(drawn[1], LONGEST_PAUSE + 1)
         pauses[1:][phonemes[1:] == phonemes[:-1]] = LONGEST_PAUSE
-        return Utterance(
-            phonemes, pauses, SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1)
-        )
+        durations = SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1)
+        return Utterance(phonemes, pauses, durations)
 
     def _utterance(self, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
         drawn = self.utterance(index, count, epoch)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import OneStore
+from repro.data.data_set import DataSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import TextFile, sha256_of
@@ -45,7 +45,7 @@ Floats = np.ndarray[Any, np.dtype[np.float64]]
 Samples = np.ndarray[Any, np.dtype[np.int16]]
 
 
-class Speech(OneStore):
+class Speech(DataSet):
     """Recordings and their phonemes.
 
     A row of a store has ``frames``, the filterbanks with mean 0 and variance 1 in each utterance, as 16-bit floats; and

@@ -3,32 +3,32 @@
 Splits are called train, val and test; ``valid`` is another name of val.
 """
 
+from dataclasses import replace
+
 from repro.data.data_set import Hub
 from repro.data.sets.text.text_sets import Books, SplitText, StandardLibrary, WholeText
 
 _HUB_SPLITS = {"train": "train", "val": "validation", "test": "test"}
-_WIKITEXT = {
-    "train": ("wiki.train.tokens", "train.txt"),
-    "val": ("wiki.valid.tokens", "valid.txt"),
-    "test": ("wiki.test.tokens", "test.txt"),
-}
-_WIKITEXT_LICENCE = "Creative Commons Attribution-ShareAlike"
 _WIKITEXT103 = SplitText(
     name="wikitext-103",
     title="WikiText-103: Wikipedia articles as words, 267,735 of them (Merity et al. 2016)",
-    licence=_WIKITEXT_LICENCE,
+    licence="Creative Commons Attribution-ShareAlike",
     size="540 MB, 103 million words",
     levels=("words", "bytes"),
-    names=_WIKITEXT,
+    names={
+        "train": ("wiki.train.tokens", "train.txt"),
+        "val": ("wiki.valid.tokens", "valid.txt"),
+        "test": ("wiki.test.tokens", "test.txt"),
+    },
     folders=("wikitext-103",),
     documents="articles",
     hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-103-v1", splits=_HUB_SPLITS),
 )
-_WIKITEXT103_RAW = SplitText(
+_WIKITEXT103_RAW = replace(
+    _WIKITEXT103,
     name="wikitext-103-raw",
     title="WikiText-103 as raw text, without unknown words (Merity et al. 2016)",
-    licence=_WIKITEXT_LICENCE,
     size="550 MB",
     levels=("bytes", "gpt2"),
     names={
@@ -36,20 +36,15 @@ _WIKITEXT103_RAW = SplitText(
         for split, name in (("train", "train"), ("val", "valid"), ("test", "test"))
     },
     folders=("wikitext-103-raw",),
-    documents="articles",
     hub_blank="",
     hub=Hub("Salesforce/wikitext", "wikitext-103-raw-v1", splits=_HUB_SPLITS),
 )
-_WIKITEXT2 = SplitText(
+_WIKITEXT2 = replace(
+    _WIKITEXT103,
     name="wikitext-2",
     title="WikiText-2: Wikipedia articles as words, 33,278 of them (Merity et al. 2016)",
-    licence=_WIKITEXT_LICENCE,
     size="13 MB, 2.1 million words",
-    levels=("words", "bytes"),
-    names=_WIKITEXT,
     folders=("wikitext-2",),
-    documents="articles",
-    hub_blank=" ",
     hub=Hub("Salesforce/wikitext", "wikitext-2-v1", splits=_HUB_SPLITS),
     sha256={
         "train.text": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
@@ -71,17 +66,15 @@ _ENWIK8 = WholeText(
     seen_bytes=True,
     sha256={"whole": "2b49720ec4d78c3c9fabaee6e4179a5e997302b3a70029f30f2d582218c024a8"},
 )
-_ENWIK8_PREFIX = WholeText(
+_ENWIK8_PREFIX = replace(
+    _ENWIK8,
     name="enwik8-prefix",
     title="the first 4,000,000 bytes of enwik8: real bytes to try models on, NOT the benchmark",
-    licence=_ENWIK8_LICENCE,
     size="4 MB",
-    levels=("bytes", "bytes-nonl"),
     names=("enwik8.first4000000", "enwik8"),
     folders=("enwik8-prefix", "enwik8"),
     cut={"train": 3_600_000, "val": 200_000, "test": 200_000},
     prefix=True,
-    seen_bytes=True,
     sha256={"whole": "9f9ca3a41e2b87a0268d00380577e2c308e07959b22a94c8d7b1e8901bdefc37"},
 )
 _TEXT8 = WholeText(

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from functools import partial
 
 from repro.data.core.draws import Int64s
+from repro.data.core.orders import OrderName
 from repro.data.core.segments import Array
 from repro.data.core.stream_data import Stage, StreamData
-from repro.data.core.streams import OrderName
 from repro.data.store_data import TokenStoreDataModule
 
-__all__ = ["Stage", "StreamData", "TextData"]
 TEXT = "text"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, TokenSet
+from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet
 from repro.data.hub import download, on_hub
 from repro.data.manifest import Manifest
 from repro.data.options import Options, subword_options
@@ -96,7 +96,7 @@ def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextSet(TokenSet):
+class TextSet(DataSet):
     """Text for language models, at the levels ``words``, ``words-min3`` (words seen at least three times in training,
     the others are the unknown word), ``bytes``, ``bytes-nonl`` (newlines left out), ``chars``, ``bpe`` and ``gpt2``
     (GPT-2's subwords under its own numbers, ends of lines left out).

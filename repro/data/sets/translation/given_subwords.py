@@ -28,14 +28,9 @@ class GivenSubwords(SentencePairs):
     prefix: str
     merges: tuple[str, ...]
 
-    def variant(self, options: Options) -> str:
-        return GIVEN
-
-    def options_of(self, variant: str) -> Options:
-        return Options()
-
     def needed_files(self) -> tuple[str, ...]:
-        return (*(f"{split}.{part}" for split in self.required for part in self.parts), self.merges[-1])
+        needed = [split for split in self.splits if split not in self.optional]
+        return (*(f"{split}.{part}" for split in needed for part in self.parts), self.merges[-1])
 
     def bitext(self, options: Options) -> Bitext:
         names = {split: ((f"{self.prefix}{split}.{{part}}", f"{split}.{{part}}"),) for split in self.splits}

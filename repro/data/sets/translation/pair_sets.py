@@ -6,6 +6,8 @@ Deviation: where those recipes cut text with Moses' tokeniser and learn subwords
 is learned from the raw text; no word is unknown, and what is decoded needs no detokeniser.
 """
 
+from dataclasses import replace
+
 from repro.data.data_set import Hub
 from repro.data.sets.translation.cleaning import Cleaning
 from repro.data.sets.translation.given_subwords import GivenSubwords
@@ -77,14 +79,12 @@ _WMT14_EN_DE = SentencePairs(
     cleaning=Cleaning(max_words=256),  # what training drops of longer pairs anyway, by subwords
     deviations=(_RAW,),
 )
-_WMT14_EN_FR = SentencePairs(
+_WMT14_EN_FR = replace(
+    _WMT14_EN_DE,
     name="wmt14-en-fr",
     title="WMT14 English-French: Europarl v7, Common Crawl, UN, News Commentary v9, 10^9; newstest2013, newstest2014",
-    licence="research; each part has its own terms (statmt.org/wmt14)",
     size="13 GB, 36 million training pairs",
     parts=("en", "fr"),
-    splits=("train", "newstest2013", "newstest2014"),
-    aliases={"val": "newstest2013", "test": "newstest2014"},
     vocab_size=32000,
     hub=Hub("wmt/wmt14", "fr-en", splits=_WMT14_SPLITS),
     names={
@@ -99,12 +99,10 @@ _WMT14_EN_FR = SentencePairs(
         # as a plain file, its English side has the name of another one in German's pair
         "newstest2014": (("newstest2014-fren-{role}.{part}.sgm", "newstest2014.{part}"),),
     },
-    ready={"train": ("train.{part}",)},
-    folders=_STATMT,
-    lines={"newstest2013": 3000, "newstest2014": 3003},
     cleaning=Cleaning(max_words=250, ratio=1.5),
     vocabulary_every=8,
     deviations=(_RAW, _COUNTED, "the vocabulary is learned from every 8th training pair"),
+    sha256={},
 )
 _TEST_TALKS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 _IWSLT14 = SentencePairs(
@@ -135,14 +133,13 @@ _NUMBERS = GeneratedNumbers(
     vocab_size=512,
 )
 # data/multi30k-en-de and data/multi30k-en-fr of LividWo/Revisit-MMT, commit dc368d0
-_GIVEN_SPLITS = ("train", "valid", "test.2016", "test.2017", "test.coco")
 _MULTI30K_BPE_EN_DE = GivenSubwords(
     name="multi30k-bpe-en-de",
     title="Multi30k, English-German, lower-cased, tokenised and cut into subwords by Wu et al. 2021",
     licence=_MULTI30K.licence,
     size="3 MB, 29,000 training pairs",
     parts=("en", "de"),
-    splits=_GIVEN_SPLITS,
+    splits=("train", "valid", "test.2016", "test.2017", "test.coco"),
     optional=("test.2017", "test.coco"),
     aliases={"val": "valid", "test": "test.2016"},
     prefix="en-de.",
@@ -161,15 +158,11 @@ _MULTI30K_BPE_EN_DE = GivenSubwords(
         "merges": "5b545f318e49f24367c7399019c9aeb5e3720b6379a08f887c2792af71c37f2a",
     },
 )
-_MULTI30K_BPE_EN_FR = GivenSubwords(
+_MULTI30K_BPE_EN_FR = replace(
+    _MULTI30K_BPE_EN_DE,
     name="multi30k-bpe-en-fr",
     title="Multi30k, English-French, lower-cased, tokenised and cut into subwords by Wu et al. 2021",
-    licence=_MULTI30K.licence,
-    size="3 MB, 29,000 training pairs",
     parts=("en", "fr"),
-    splits=_GIVEN_SPLITS,
-    optional=("test.2017", "test.coco"),
-    aliases={"val": "valid", "test": "test.2016"},
     prefix="en-fr.",
     merges=("en-fr.codes", "code"),
     sha256={

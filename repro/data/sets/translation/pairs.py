@@ -12,16 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from repro.data.data_set import TEST, TRAIN, VAL, TokenSet
+from repro.data.data_set import TEST, TRAIN, VAL, DataSet
 from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
-from repro.data.packed import (
-    AS,
-    find_packed,
-    plain_name,
-    sha256_of,
-)
+from repro.data.packed import AS, find_packed, plain_name, sha256_of
 from repro.data.sets.translation import numbers
 from repro.data.sets.translation.cleaning import Cleaner, Cleaning, Pairs, summary
 from repro.data.sets.translation.pair_files import Document, label, read_pairs
@@ -55,7 +50,7 @@ class Bitext:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SentencePairs(TokenSet):
+class SentencePairs(DataSet):
     """Sentence pairs. In names of files ``{part}`` stands for the language, ``{role}`` for ``src`` or ``ref``.
 
     Attributes:
@@ -101,8 +96,9 @@ class SentencePairs(TokenSet):
             origin["deviations"] = [*self.deviations, *bitext.deviations]
         for split, parts in bitext.lines.items():
             for part, lines in parts.items():
-                cased = map(str.lower, lines) if self.cleaning and self.cleaning.lower else lines
-                writer.text(split, part).add_lines(cased)
+                column = writer.text(split, part)
+                for line in map(str.lower, lines) if self.cleaning and self.cleaning.lower else lines:
+                    column.add_line(line)
         every = self.vocabulary_every
         training = (line for part in self.parts for line in islice(writer.lines(TRAIN, part), 0, None, every))
         tokenizer = tokenizer or self.subwords(variant, options, training)

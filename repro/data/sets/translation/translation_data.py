@@ -18,27 +18,14 @@ from repro.data.core.batches import (
 )
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
+from repro.data.core.examples import Rows
 from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.core.segments import Array
 from repro.data.options import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 
-@dataclass(frozen=True)
-class PairRows:
-    """The examples of one batch of one rank.
-
-    Attributes:
-        indices: of the examples, ``(B,)``.
-        step_targets: target tokens of the whole global batch they belong to, eos counted.
-    """
-
-    indices: Int64s
-    step_targets: int
-
-
+@dataclass
 class PairTable:
     """The pairs of one split: memory-mapped ids, and batches from them. Cheap to send to a worker process.
 
@@ -49,33 +36,29 @@ class PairTable:
         target: part to translate into.
     """
 
-    def __init__(self, store: Store, split: str, source: str, target: str) -> None:
-        self.store = store
-        self.split = store.split(split)
-        self.sides = (source, target)
-        self.offsets = [store.offsets(self.split, side) for side in self.sides]
+    store: Store
+    split: str
+    source: str
+    target: str
 
     def __getstate__(self) -> dict[str, Any]:
-        # memory maps would be copied whole into the pickle; the worker opens the store itself
-        return {key: value for key, value in self.__dict__.items() if key not in ("offsets", "lengths")}
+        return {key: value for key, value in self.__dict__.items() if key != "lengths"}
 
     @cached_property
     def lengths(self) -> Lengths:
         """Source and target lengths, eos counted, ``(N, 2)``; 8 bytes a pair."""
-        lengths = np.empty((len(self.offsets[0]) - 1, 2), np.int32)
-        for side, offsets in enumerate(self.offsets):
-            np.subtract(offsets[1:], offsets[:-1], out=lengths[:, side], casting="same_kind")
+        offsets = [self.store.offsets(self.split, part) for part in (self.source, self.target)]
+        lengths = np.empty((len(offsets[0]) - 1, 2), np.int32)
+        for side in range(2):
+            np.subtract(offsets[side][1:], offsets[side][:-1], out=lengths[:, side], casting="same_kind")
         lengths += 1
         return lengths
 
-    def ids(self, side: int, index: Int64s) -> list[Array]:
-        """Ids of some examples on one side (0 source, 1 target), no specials."""
-        return self.store.rows(self.split, self.sides[side], index)
-
-    def build(self, rows: PairRows) -> PairBatch:
+    def build(self, rows: Rows) -> PairBatch:
         """The batch of some rows."""
-        sources, targets = self.ids(0, rows.indices), self.ids(1, rows.indices)
-        return pair_batch(sources, targets, rows.indices, rows.step_targets, (PAD_ID, BOS_ID, EOS_ID))
+        sources = self.store.rows(self.split, self.source, rows.indices)
+        targets = self.store.rows(self.split, self.target, rows.indices)
+        return pair_batch(sources, targets, rows.indices, rows.step_targets)
 
     def target_tokens(self, index: Int64s) -> int:
         """Target tokens of some examples, eos counted."""
@@ -163,36 +146,35 @@ class TranslationData(TokenStoreDataModule, DataModule):
         """Examples and tokens (eos counted) of the splits in use, and what training leaves out."""
         counts: dict[str, dict[str, int]] = {}
         for split in (self.train_split, self.val_split, self.test_split):
-            lengths = self.table(split).lengths
-            used = len(self._fitting()) if split == self.train_split else len(lengths)
+            lengths = used = self.table(split).lengths
+            if split == self.train_split:
+                used = fitting(lengths, self.batches[0], self.max_length)
             tokens = {"source_tokens": int(lengths[:, 0].sum()), "target_tokens": int(lengths[:, 1].sum())}
-            counts[self.store.split(split)] = {
-                "examples": len(lengths),
-                "dropped": len(lengths) - used,
-                **tokens,
-            }
+            sizes = {"examples": len(lengths), "dropped": len(lengths) - len(used), **tokens}
+            counts[self.store.split(split)] = sizes
         return counts
 
-    def _fitting(self) -> Int64s:
-        return fitting(self.table(self.train_split).lengths, self.batches[0], self.max_length)
-
-    def plan_epoch(self, epoch: int) -> list[PairRows]:
+    def plan_epoch(self, epoch: int) -> list[Rows]:
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         table, share, size = self.table(self.train_split), self.share, len(self.batches)
         batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
         planned = []
         for update in (batches[i : i + size] for i in range(0, len(batches), size)):
             step = sum(map(table.target_tokens, update))
-            planned += [PairRows(rank_part(update, share, part), step) for part in range(share.micro_batches)]
+            planned += [
+                Rows(rank_part(update, share, part), epoch, step) for part in range(share.micro_batches)
+            ]
         return planned
 
-    def training_loader(self) -> PlannedLoader[PairRows, PairBatch]:
+    def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
         """Training batches of this rank."""
         build = self.table(self.train_split).build
         return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[PairRows, PairBatch]:
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
         """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
         table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
         rows = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
-        return FixedLoader([PairRows(b, table.target_tokens(b)) for b in rows], table.build, self.num_workers)
+        return FixedLoader(
+            [Rows(b, None, table.target_tokens(b)) for b in rows], table.build, self.num_workers
+        )

@@ -97,11 +97,8 @@ def _with_object(draw: HashedDraws, depth: int) -> Phrase:
     verbs, preposition, nouns = KINDS[kind]
     children: list[Phrase | Word] = [Word("VBD", draw.one_of(verbs)), _noun_phrase(draw, kind, depth)]
     # after a clause, the verb would no longer be the last one
-    if (
-        preposition
-        and draw.chance(50)
-        and not any(word.tag == "WP" for word in words_of(Phrase("NP", (children[1],))))
-    ):
+    has_clause = any(word.tag == "WP" for word in words_of(Phrase("VP", tuple(children))))
+    if preposition and draw.chance(50) and not has_clause:
         children.append(Phrase("PP", (Word("IN", preposition), _base(draw, draw.one_of(nouns)))))
     return Phrase("VP", tuple(children))
 

@@ -7,13 +7,13 @@ bracket. Nothing is ever whole in memory. Needs no torch.
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from repro.data.data_set import TRAIN, TokenSet
+from repro.data.data_set import TRAIN, DataSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import AS, TextFile, find_packed, glob_packed, need_packed, plain_name
@@ -40,7 +40,7 @@ Splits = Mapping[str, Callable[[], Iterator[Phrase]]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Treebank(TokenSet):
+class Treebank(DataSet):
     """A licensed treebank.
 
     A row of a store has ``words``, a sentence; ``brackets``, its tree as a row of symbols; and, in splits that are
@@ -204,7 +204,8 @@ _WSJ = Treebank(
     vocab_size=16384,
     files=(_SECTIONS, f"or {_BY_LINE}"),
 )
-_WSJ_AND_MORE = Treebank(
+_WSJ_AND_MORE = replace(
+    _WSJ,
     name="wsj-trees-semi",
     title="Penn Treebank, Wall Street Journal, with trees that other parsers made to train on; sections 22, 23",
     licence=f"{_LICENCE}; the other trees' own",

@@ -3,12 +3,11 @@
 A network that takes them checks names and shapes (:mod:`repro.models.pretrained`).
 """
 
-import shutil
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from repro.data.data_set import Hub, OneStore
+from repro.data.data_set import DataSet, Hub
 from repro.data.hub import download_file
 from repro.data.manifest import Manifest
 from repro.data.options import Options
@@ -17,7 +16,7 @@ from repro.errors import UserError
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainedWeights(OneStore):
+class PretrainedWeights(DataSet):
     """Weights in one file, as they were published: a ``model.safetensors``, of which a store has a copy and no table.
 
     Attributes:
@@ -47,8 +46,7 @@ class PretrainedWeights(OneStore):
                 f"--from {options.from_dir}: no {file} of {self.name} there; get the original file"
             )
         tensors, numbers = _sizes(path)
-        with path.open("rb") as source, writer.stream(file) as target:
-            shutil.copyfileobj(source, target, 1 << 20)
+        writer.copy(path, file)
         digest = writer.files[file]["sha256"]
         self.compare(file, digest, str(path))
         counts = {"weights": {"examples": tensors, "parameters": numbers, "tokens": {}}}
@@ -68,35 +66,23 @@ def _sizes(path: Path) -> tuple[int, int]:
     return len(shapes), sum(map(prod, shapes))
 
 
-_GPT2 = "GPT-2 {}, weights of the language model (Radford et al. 2019)"
+def _gpt2(name: str, description: str, size: str, n_heads: int) -> PretrainedWeights:
+    """One of the sizes of GPT-2."""
+    return PretrainedWeights(
+        name=name,
+        title=f"GPT-2 {description}, weights of the language model (Radford et al. 2019)",
+        licence="modified MIT",
+        size=size,
+        hub=Hub(f"openai-community/{name}"),
+        family="gpt2",
+        n_heads=n_heads,
+    )
+
+
 WEIGHTS = (
-    PretrainedWeights(
-        name="gpt2",
-        title=_GPT2.format("small: 12 layers of 768"),
-        licence="modified MIT",
-        size="550 MB",
-        hub=Hub("openai-community/gpt2"),
-        family="gpt2",
-        n_heads=12,
-    ),
-    PretrainedWeights(
-        name="gpt2-medium",
-        title=_GPT2.format("medium: 24 layers of 1,024"),
-        licence="modified MIT",
-        size="1.5 GB",
-        hub=Hub("openai-community/gpt2-medium"),
-        family="gpt2",
-        n_heads=16,
-    ),
-    PretrainedWeights(
-        name="gpt2-large",
-        title=_GPT2.format("large: 36 layers of 1,280"),
-        licence="modified MIT",
-        size="3.2 GB",
-        hub=Hub("openai-community/gpt2-large"),
-        family="gpt2",
-        n_heads=20,
-    ),
+    _gpt2("gpt2", "small: 12 layers of 768", "550 MB", 12),
+    _gpt2("gpt2-medium", "medium: 24 layers of 1,024", "1.5 GB", 16),
+    _gpt2("gpt2-large", "large: 36 layers of 1,280", "3.2 GB", 20),
     PretrainedWeights(
         name="bert-base-uncased",
         title="BERT base, uncased: 12 layers of 768, weights (Devlin et al. 2019)",
