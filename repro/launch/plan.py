@@ -142,7 +142,7 @@ def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
     for key, value in request.overrides:
         for text in _texts(value):
             refuse_secrets(f"--{key}", text)
-    for name, value in profile.surroundings.env.items():
+    for name, value in profile.env.items():
         refuse_secrets(f"env: {name} of the cluster profile", value)
 
 
@@ -191,7 +191,7 @@ def summarise(plan: Plan) -> list[str]:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += [*describe_cost(runs, plan.profile.resources), *describe_start(runs, plan.profile.resources)]
+    lines += [*describe_cost(runs, plan.profile), *describe_start(runs, plan.profile)]
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):
         lines.append("waits: the tables for the end of every run above" + ", queued ones too" * bool(queued))

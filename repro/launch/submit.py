@@ -19,7 +19,7 @@ from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import load_profile
-from repro.launch.slurm.sbatch import Unanswered, submit_script
+from repro.launch.slurm.sbatch import submit_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.launch.status.ledger import (
     ArrayTask,
@@ -194,7 +194,7 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     script.chmod(0o600)
     try:
         number: int | None = submit_script(script, plan.profile)
-    except Unanswered as error:
+    except queue.Unanswered as error:
         number = _look_for(job, entry)
         if number is None:
             again = "the same command checks whether it is queued, and continues"

@@ -85,6 +85,8 @@ def render_script(
     Raises:
         UserError: too many runs, or a value that cannot be written into a script.
     """
+    if profile.container is not None:
+        _check_mounts(places)
     template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
     name = validation.job_name(job.name)
     script = _template(template).render(
@@ -92,18 +94,15 @@ def render_script(
         comment=_comment(places.submission.name, name, remark),
         dependency=_dependency(dependency),
         profile=profile,
-        queue=profile.queue,
-        resources=profile.resources,
         warning=validation.WARNING_S,
-        surroundings=profile.surroundings,
-        container=_container(profile, places),
-        strategy="ddp" if profile.resources.ranks > 1 else "auto",
+        container=profile.container,
+        strategy="ddp" if profile.ranks > 1 else "auto",
         work=_sbatch_folder("the folder to submit from", places.work),
         submission=_sbatch_folder("the folder of the submission", places.submission),
         variables=places.variables,
         array=_ranges(list(job.tasks)),
         runs={index: _run(run) for index, run in job.tasks.items()},
-        stage=_stage_folder(profile.surroundings.stage_data),
+        stage=_stage_folder(profile.stage_data),
     )
     refuse_secrets("the script", script)
     return script
@@ -179,17 +178,13 @@ def _run(run: RunSpec) -> dict[str, str]:
     }
 
 
-def _container(profile: Profile, places: Places) -> dict[str, str] | None:
-    """Image and mounts as values of srun's options; the suite's own folders are mounted where the shell knows them."""
-    container = profile.surroundings.container
-    if container is None:
-        return None
+def _check_mounts(places: Places) -> None:
+    """Checks the suite's own folders, which the script mounts into the container."""
     for folder in (places.work, *places.variables.values()):
         if not validation.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
             raise UserError(
                 f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"
             )
-    return {"image": container.image, "mounts": ",".join(container.mounts)}
 
 
 def _stage_folder(stage: str | None) -> str | None:

@@ -122,31 +122,33 @@ def lines(label: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def setup_lines(value: object) -> tuple[str, ...]:
+def setup_lines(label: str, value: object) -> tuple[str, ...]:
     """Shell lines, written into the script unchanged; refuses one that sets a secret."""
-    commands = lines("setup", value)
+    commands = lines(label, value)
     for line in commands:
         for name in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
-            _refuse_secret(f"setup sets {name}", name)
+            _refuse_secret(label, name)
     return commands
 
 
-def environment(value: object) -> dict[str, str]:
+def environment(label: str, value: object) -> dict[str, str]:
     """Names and values to export. Secrets are refused by name; the value is never repeated."""
     if not isinstance(value, dict):
-        raise UserError(f"env: {type(value).__name__} is not a mapping of names to values")
+        raise UserError(f"{label}: {type(value).__name__} is not a mapping of names to values")
     out = {}
     for name, content in value.items():
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-            raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
-        _refuse_secret(f"env sets {name}", name)
+            raise UserError(f"{label}: {name!r} is not a variable name; use letters, digits and _")
+        _refuse_secret(label, name)
         if OWN_VARIABLE.fullmatch(name):
             remedy = REMEDIES.get(name, "set it in the shell you submit from")
-            raise UserError(f"env sets {name}, which the job's script sets: {remedy}")
+            raise UserError(f"{label} sets {name}, which the job's script sets: {remedy}")
         if isinstance(content, bool) or not isinstance(content, str | int | float):
-            raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
+            raise UserError(
+                f'{label}: {name} is neither text nor a number; write it in quotes, like {name}: "1"'
+            )
         if "\0" in str(content) or "\n" in str(content):
-            raise UserError(f"env: {name} holds a line break or NUL; a variable's value is one line")
+            raise UserError(f"{label}: {name} holds a line break or NUL; a variable's value is one line")
         out[name] = str(content)
     return out
 
@@ -154,19 +156,19 @@ def environment(value: object) -> dict[str, str]:
 def _refuse_secret(label: str, name: str) -> None:
     if SECRET.search(name):
         raise UserError(
-            f"{label}: secrets are never written into scripts; export it in the shell you submit from "
+            f"{label} sets {name}: secrets are never written into scripts; export it in the shell you submit from "
             "(Slurm passes it on) or keep it in ~/.netrc"
         )
 
 
-def time_limit(value: object) -> str:
+def time_limit(label: str, value: object) -> str:
     """A Slurm time limit as a string, ``[days-]hours:minutes:seconds``."""
     if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
-        raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
-    limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
+        raise UserError(f'{label}: {value!r} is a number; write it in quotes, like {label}: "24:00:00"')
+    limit = matching(label, value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
     if 3600 * hours(limit) <= WARNING_S:
         raise UserError(
-            f"time: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
+            f"{label}: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
             'end; give it more, like "24:00:00"'
         )
     return limit
