@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from repro.events import status
+from repro.events import is_fresh, status
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
 from repro.mirror import url
@@ -15,7 +15,6 @@ from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
 LOCK_FILE = ".lock"
-SILENT = 120.0  # seconds without an event after which a run is not believed to be alive; it writes every 30
 
 ENDED = ("failed", "lost", "timeout", "node failed", "out of memory", "stopped", "cancelled", "done")
 UNDER_WAY = ("starting", "training", "testing")
@@ -144,18 +143,6 @@ def _local(facts: RunFacts) -> str:
     if state in UNDER_WAY and not is_fresh(facts.status):
         return state if is_held(runs_dir() / facts.entry.run) else "lost"
     return "stopped" if state == "requeue" else str(state)
-
-
-def is_fresh(status: Mapping[str, object]) -> bool:
-    """Whether an event was written within the last :data:`SILENT` seconds."""
-    seconds = age(status)
-    return seconds is not None and seconds <= SILENT
-
-
-def age(status: Mapping[str, object]) -> float | None:
-    """Seconds since the last event; None where there is none."""
-    updated = moment(status.get("updated"))
-    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
 
 
 def is_held(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from repro.errors import UserError
+from repro.events import age
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.job_state import (
@@ -15,7 +16,6 @@ from repro.launch.status.job_state import (
     FINAL,
     UNDER_WAY,
     RunFacts,
-    age,
     explain,
     gather,
     judge,
@@ -112,21 +112,15 @@ class Survey:
     notes: list[str] = field(default_factory=list)
 
 
-def run_states(targets: Sequence[str] = ()) -> list[RunState]:
-    """Returns one row for each run that the targets name; see :func:`repro.launch.status.run_index.select`.
+def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
+    """The state of each run that the targets name, with notes on facts that could not be determined.
+
+    Args:
+        targets: see :func:`repro.launch.status.run_index.select`; none means all runs.
+        old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
 
     Raises:
         UserError: a target that means nothing, or a damaged entry of the ledger.
-    """
-    return survey(targets, old_too=True).rows
-
-
-def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
-    """The states of :func:`run_states`, with notes on facts that could not be determined.
-
-    Args:
-        targets: none means all runs.
-        old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
     """
     notes: list[str] = []
     entries = everything()  # before the queue: every job with a number here is or was in the queue
