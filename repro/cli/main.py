@@ -114,7 +114,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in native.VERBS:  # LightningCLI parses these
-        return native.call(words) or EXIT_OK
+        native.call(words)
+        return EXIT_OK
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
