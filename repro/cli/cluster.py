@@ -135,9 +135,9 @@ def examine(args: argparse.Namespace) -> int:
 
     results = checks()
     if args.json:
-        print(json.dumps([asdict(check) for check in results], indent=1))
+        print(json.dumps([{"name": name, **asdict(check)} for name, check in results.items()], indent=1))
     else:
-        for check in results:
+        for name, check in results.items():
             remedy = f"  → {check.remedy}" if check.remedy and check.status != "ok" else ""
-            print(f"{check.status:4}  {check.name:12}  {check.detail}{remedy}")
-    return 1 if any(check.status == "fail" for check in results) else 0
+            print(f"{check.status:4}  {name:12}  {check.detail}{remedy}")
+    return 1 if any(check.status == "fail" for check in results.values()) else 0
