@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.events import EventLog
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO, checkpoint_path, read
-from repro.training.progress import Progress, clock
+from repro.training.progress import Progress
 from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy, train, train_logged
 
@@ -105,11 +105,6 @@ def test_plain_progress(capsys: pytest.CaptureFixture[str]) -> None:
     assert "step 2/3  loss 1.000" in output
     assert "tokens/s" in output
     assert "step 3/3  val/loss 3" in output
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.4, "1:05"), (3723, "1:02:03")])
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
 
 
 def test_the_share_of_a_step_sums_to_the_mean_over_all_tokens() -> None:
