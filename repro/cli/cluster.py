@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -80,11 +79,7 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 def _request(args: argparse.Namespace) -> "Request":
     from repro.launch.plan import Request
-    from repro.launch.slurm.validation import setting
 
-    words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
-    words += ["--seeds", args.seeds, *(["--comment", args.comment] if args.comment is not None else [])]
-    words += [*(["--tables"] if args.tables else []), *(setting(key, value) for key, value in args.overrides)]
     return Request(
         targets=args.targets,
         cluster=args.cluster,
@@ -93,7 +88,7 @@ def _request(args: argparse.Namespace) -> "Request":
         overrides=args.overrides,
         comment=args.comment,
         tables=args.tables,
-        command=shlex.join(words),
+        command=args.command,
     )
 
 

@@ -10,7 +10,7 @@ from repro.launch.cost import describe_cost, describe_start
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
-from repro.launch.slurm.render import LARGEST_ARRAY, Places, check_syntax, current_places, render_script
+from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
 from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.recipe import Overrides
@@ -116,10 +116,6 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
     _refuse_typed_secrets(request, profile)
     if request.comment is not None:
         validation.remark(request.comment)
-    if len(request.seeds.named) > LARGEST_ARRAY:
-        raise UserError(
-            f"--seeds names {len(request.seeds.named)} seeds; a job array holds {LARGEST_ARRAY} runs: name fewer"
-        )
     requested = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
     todo = needed(requested, queued)
     name = job_name(request.targets[0], request.scale)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
+from repro.files import write_atomic, writing
 from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
@@ -31,7 +32,6 @@ from repro.launch.status.ledger import (
 )
 from repro.launch.status.run_index import everything, numbered
 from repro.launch.status.state import cancelled
-from repro.record import write_atomic
 
 Report = Callable[[str], None]
 
@@ -92,13 +92,9 @@ def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Locks the ledger: a second process waits, and then sees what the first has submitted."""
-    try:
+    with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(
-            f"cannot make {folder}: {error.strerror}; set REPRO_RUNS to a writable folder"
-        ) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,7 @@ from repro.recipe import (
 )
 from repro.record import RECORD_FILE, read_records, withdrawn
 from repro.reproduced import reproduced
-from repro.seeds import SeedChoice, show_seeds, unjudged
+from repro.seeds import SeedChoice, show_ranges, unjudged
 from repro.yamls import read_yaml
 
 
@@ -140,7 +140,9 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
     """A line that names the recipes with fewer judged seeds than requested, if there are any."""
     judged = {spec.experiment: spec.judged for spec in specs}
-    few = [f"{e} has {show_seeds(declared)}" for e, declared in judged.items() if len(declared) < seeds.count]
+    few = [
+        f"{e} has {show_ranges(declared)}" for e, declared in judged.items() if len(declared) < seeds.count
+    ]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
 
 

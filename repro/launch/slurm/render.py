@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
 from repro.paths import SHARED, data_dir, results_dir, runs_dir
 from repro.recipe import SCALES
+from repro.seeds import show_ranges
 
 if TYPE_CHECKING:
     import jinja2
@@ -87,6 +87,10 @@ def render_script(
     """
     if profile.container is not None:
         _check_mounts(places)
+    if len(job.tasks) > LARGEST_ARRAY:
+        raise UserError(
+            f"{len(job.tasks)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
+        )
     template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
     name = validation.job_name(job.name)
     script = _template(template).render(
@@ -100,7 +104,7 @@ def render_script(
         work=_sbatch_folder("the folder to submit from", places.work),
         submission=_sbatch_folder("the folder of the submission", places.submission),
         variables=places.variables,
-        array=_ranges(list(job.tasks)),
+        array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
     )
@@ -133,21 +137,6 @@ def _template(name: str) -> "jinja2.Template":
     )
     environment.filters["quote"] = lambda value: shlex.quote(str(value))
     return environment.get_template(name)
-
-
-def _ranges(indices: Sequence[int]) -> str:
-    """``0, 1, 2, 5`` → ``0-2,5``."""
-    if len(indices) > LARGEST_ARRAY:
-        raise UserError(
-            f"{len(indices)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
-        )
-    pieces: list[list[int]] = []
-    for i in sorted(indices):
-        if pieces and pieces[-1][1] == i - 1:
-            pieces[-1][1] = i
-        else:
-            pieces.append([i, i])
-    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in pieces)
 
 
 def _sbatch_folder(name: str, folder: Path) -> str:

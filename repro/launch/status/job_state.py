@@ -1,6 +1,5 @@
 """The facts about one run and the state that follows from them: queued, training, lost, done, ..."""
 
-import contextlib
 import fcntl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from repro.events import is_fresh, status
+from repro.files import lock
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
 from repro.mirror import url
@@ -147,12 +147,11 @@ def _local(facts: RunFacts) -> str:
 
 def is_held(folder: Path) -> bool:
     """Whether a process holds a run's folder."""
-    with contextlib.suppress(OSError), open(folder / LOCK_FILE) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    try:
+        with open(folder / LOCK_FILE) as file:
+            return not lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
 
 
 def explain(facts: RunFacts, state: str) -> str:
