@@ -5,7 +5,7 @@ or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one 
 (``<paper>:table2:transformer-base``). Tables and rows are found through ``ours`` of the published files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -104,10 +104,12 @@ def resolve_targets(
         hint = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
     on_gpu = _ON_GPU.get(str(dict(overrides or ()).get("trainer.accelerator")))
-    done = frozenset(r for r in (recorded() if done is None else done) if on_gpu in (None, r[-1]))
+    matching = {r[:-1] for r in (recorded() if done is None else done) if on_gpu in (None, r[-1])}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)]
+    return [
+        _spec(recipe, seed, matching, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)
+    ]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -128,7 +130,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
         recipe = load_recipe(spec.start_from, spec.scale)
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
-    before = _spec(recipe, spec.seed, frozenset(), ())
+    before = _spec(recipe, spec.seed, (), ())
     return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
 
 
@@ -161,7 +163,7 @@ def named_experiments(targets: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) -> RunSpec:
+def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[str, ...]) -> RunSpec:
     data = recipe.config.get("data")
     arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
     return RunSpec(
@@ -171,9 +173,7 @@ def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) 
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
         config_hash=recipe.config_hash,
-        done=any(
-            (recipe.experiment, recipe.scale, seed, recipe.config_hash, gpu) in done for gpu in (True, False)
-        ),
+        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
         settings=settings,
         stores=tuple(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)

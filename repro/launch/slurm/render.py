@@ -21,7 +21,6 @@ from repro.launch.slurm.profile import Profile
 from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
 from repro.paths import SHARED, data_dir, results_dir, runs_dir
-from repro.recipe import SCALES
 from repro.seeds import show_ranges
 
 if TYPE_CHECKING:
@@ -150,9 +149,6 @@ def _sbatch_folder(name: str, folder: Path) -> str:
 
 def _run(run: RunSpec) -> dict[str, str]:
     validation.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
-    if run.scale not in SCALES:
-        raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
-    seed = str(validation.count("seed", run.seed, 0))
     stores = [validation.inner_path("store", store, "multi30k") for store in run.stores]
     for word in run.settings:
         key = word[2:].partition("=")[0]
@@ -161,7 +157,9 @@ def _run(run: RunSpec) -> dict[str, str]:
                 f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
             )
     return {
-        "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed, *run.settings]),
+        "arguments": shlex.join(
+            [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *run.settings]
+        ),
         "folder": shlex.quote(str(run.run_dir.absolute())),
         "stores": shlex.join(stores),
     }
