@@ -11,7 +11,6 @@ from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
-from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
@@ -134,12 +133,12 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
 def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
     """Checks the raw values: quoted for shell or YAML, a secret with a quote in it would not be found."""
     for text in (*request.targets, request.comment or ""):
-        refuse_secrets("the command line", text)
+        validation.refuse_secrets("the command line", text)
     for key, value in request.overrides:
         for text in _texts(value):
-            refuse_secrets(f"--{key}", text)
+            validation.refuse_secrets(f"--{key}", text)
     for name, value in profile.env.items():
-        refuse_secrets(f"env: {name} of the cluster profile", value)
+        validation.refuse_secrets(f"env: {name} of the cluster profile", value)
 
 
 def _texts(value: object) -> Iterator[str]:

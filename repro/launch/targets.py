@@ -94,15 +94,10 @@ def resolve_targets(
     """
     if scale not in SCALES:
         raise UserError(f"unknown scale {scale!r}{nearest(scale, SCALES)}; choose one of {', '.join(SCALES)}")
-    chosen = [e for e in named_experiments(targets) if scale in scales_of(e)]
     outright = [t for t in targets if "/" in t and t in experiments()]
     for experiment in outright:
         load_recipe(experiment, scale)  # raises for a scale it lacks
-    if not chosen:
-        names = ", ".join(targets) or "the configs folder"
-        others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
-        hint = f"; there is: {', '.join(others)}" if others else ""
-        raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
+    chosen = experiments_at(targets, scale)
     on_gpu = _ON_GPU.get(str(dict(overrides or ()).get("trainer.accelerator")))
     matching = {r[:-1] for r in (recorded() if done is None else done) if on_gpu in (None, r[-1])}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
@@ -161,6 +156,22 @@ def named_experiments(targets: Sequence[str]) -> list[str]:
     """Returns the experiments of the targets, each once; all without targets."""
     names = [e for target in targets for e in _experiments_of(target)] if targets else experiments()
     return list(dict.fromkeys(names))
+
+
+def experiments_at(targets: Sequence[str], scale: str) -> list[str]:
+    """Returns the experiments of the targets that have this scale.
+
+    Raises:
+        UserError: there is none.
+    """
+    named = named_experiments(targets)
+    chosen = [experiment for experiment in named if scale in scales_of(experiment)]
+    if not chosen:
+        names = ", ".join(targets) or "the configs folder"
+        others = sorted({s for e in named for s in scales_of(e)}, key=SCALES.index)
+        hint = f"; there is: {', '.join(others)}" if others else ""
+        raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
+    return chosen
 
 
 def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[str, ...]) -> RunSpec:

@@ -18,7 +18,6 @@ from repro.errors import UserError
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
-from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
 from repro.paths import SHARED, data_dir, results_dir, runs_dir
 from repro.seeds import show_ranges
@@ -107,7 +106,7 @@ def render_script(
         runs={index: _run(run) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
     )
-    refuse_secrets("the script", script)
+    validation.refuse_secrets("the script", script)
     return script
 
 

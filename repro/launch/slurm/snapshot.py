@@ -11,7 +11,7 @@ from pathlib import Path
 
 from repro.errors import UserError
 from repro.files import writing
-from repro.launch.status.secret_check import refuse_secrets
+from repro.launch.slurm.validation import refuse_secrets
 from repro.paths import INSTALLED, PROJECT, configs_dir
 from repro.source import SNAPSHOT_FACTS, git, release, state
 

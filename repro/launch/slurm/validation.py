@@ -8,6 +8,7 @@ UserError.
 import contextlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ SETTING = re.compile(r"compile|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")  #
 REMARK = re.compile(r"[\w .,:;+=/@()!?-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
+SHORTEST_SECRET = 8  # characters; shorter values ("1", "none") would be found in any text
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 # Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
 RESERVED_JOB_NAMES = ("bash", "interactive")
@@ -159,6 +161,25 @@ def _refuse_secret(label: str, name: str) -> None:
             f"{label} sets {name}: secrets are never written into scripts; export it in the shell you submit from "
             "(Slurm passes it on) or keep it in ~/.netrc"
         )
+
+
+def refuse_secrets(place: str, text: str | bytes) -> None:
+    """Refuses text that holds the value of a secret variable of this shell.
+
+    Args:
+        place: where the text would be written, for the message: ``the script``, ``configs/x.yaml``.
+        text: what would be written.
+
+    Raises:
+        UserError: one is there; names the variable, never the value.
+    """
+    data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    secrets = {n: v for n, v in os.environ.items() if SECRET.search(n) and len(v) >= SHORTEST_SECRET}
+    for name, value in secrets.items():
+        if value.encode(errors="surrogateescape") in data:
+            raise UserError(
+                f"{place} would hold the value of ${name}; take it out, jobs see the variable itself"
+            )
 
 
 def time_limit(label: str, value: object) -> str:
