@@ -239,11 +239,18 @@ def _of_status(path: Path) -> list[Event]:
     return [event for line in relevant if (event := _event(line))]
 
 
+def moment(text: object) -> datetime | None:
+    """A time of ISO 8601; one without a zone is local, as Slurm's are."""
+    try:
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except ValueError:
+        return None
+
+
 def age(status: Mapping[str, Any]) -> float | None:
     """Seconds since the last event of a run, by its status; None where there is none."""
-    if "updated" not in status:
-        return None
-    return max(time.time() - datetime.fromisoformat(status["updated"]).timestamp(), 0.0)
+    updated = moment(status.get("updated"))
+    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
 
 
 def is_fresh(status: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import TextIO
 
 from tabulate import tabulate
 
-from repro.launch.status.job_state import moment
+from repro.events import moment
 from repro.launch.status.state import SHOWN_DAYS, RunState, Survey
 from repro.launch.status.summary import summarise
 

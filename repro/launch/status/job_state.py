@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from repro.events import is_fresh, status
+from repro.events import is_fresh, moment, status
 from repro.files import lock
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
@@ -69,22 +69,9 @@ def gather(entry: RunEntry) -> RunFacts:
         recorded = None
     job = facts.get("job")
     job = job if isinstance(job, str) else None
-    submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
-    later = _digits(str(facts.get("updated"))) > submitted
-    return RunFacts(entry, facts, recorded, job if "state" in facts and later else entry.job_id)
-
-
-def _digits(text: str) -> str:
-    """Year to second of a time, to be compared as text."""
-    return "".join(c for c in text if c.isdigit())[:14]
-
-
-def moment(text: object) -> datetime | None:
-    """A time of ISO 8601; one without a zone is local, as Slurm's are."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except ValueError:
-        return None
+    submitted, updated = entry.submitted, moment(facts.get("updated"))
+    later = updated is not None and (submitted is None or updated > submitted)
+    return RunFacts(entry, facts, recorded, job if later else entry.job_id)
 
 
 def judge(facts: RunFacts) -> str:

@@ -4,9 +4,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from repro.errors import UserError, nearest
+from repro.events import moment
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.ledger import ArrayTask, Job, Submission, read_submissions
 from repro.launch.targets import named_experiments
@@ -52,6 +54,11 @@ class RunEntry:
         if self.job is None or self.job.job_id is None:
             return None
         return f"{self.job.job_id}_{self.task.index}" if self.task else str(self.job.job_id)
+
+    @property
+    def submitted(self) -> datetime | None:
+        """The time of its submission, from the submission's name."""
+        return moment(self.submission.name.rpartition("-")[0]) if self.submission else None
 
     @property
     def log(self) -> Path | None:

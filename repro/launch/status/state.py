@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from repro.errors import UserError
-from repro.events import age
+from repro.events import age, moment
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.job_state import (
@@ -19,7 +19,6 @@ from repro.launch.status.job_state import (
     explain,
     gather,
     judge,
-    moment,
 )
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
@@ -247,6 +246,5 @@ def _is_old(row: RunState) -> bool:
     """Whether a run ended long ago; one that never wrote a status counts from its submission."""
     if not row.ended:
         return False
-    digits = "".join(c for c in (row.submission or "").rpartition("-")[0] if c.isdigit())[:14]
-    updated = moment(row.updated) or moment(f"{digits[:8]}T{digits[8:]}Z")
+    updated = moment(row.updated) or moment((row.submission or "").rpartition("-")[0])
     return updated is not None and (datetime.now(UTC) - updated).days >= SHOWN_DAYS
