@@ -61,7 +61,8 @@ def submit_runs(args: argparse.Namespace) -> None:
     request = _request(args)
     if args.dry_run:
         plan, summary = dry_run(request)
-        print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
+        scripts = "\n".join(plan.script(job) for job in plan.jobs)
+        print(json.dumps(_rows(plan, None), indent=1) if args.json else scripts, end="")
         counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
         notices = ["dry run: nothing was submitted"] if plan.jobs else []
         for line in (*summary, *counted, *notices):
@@ -92,10 +93,6 @@ def _request(args: argparse.Namespace) -> "Request":
     )
 
 
-def _scripts(plan: "Plan") -> str:
-    return "\n".join(plan.script(job) for job in plan.jobs)
-
-
 def _conclude(plan: "Plan", entry: "Submission") -> None:
     """After a submission: prints the jobs, the folder of their logs and the next commands."""
     for job in entry.jobs:
@@ -108,6 +105,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
     """One object for each requested run: its state and its task."""
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
+    waiting = plan.waits
     rows = []
     for spec in plan.requested:
         name, index = placed.get(spec.run_id, (None, None))
@@ -118,7 +116,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
             state = "submitted" if job else "to submit"
         row = {"run_id": spec.run_id, "experiment": spec.experiment, "scale": spec.scale, "seed": spec.seed}
         script = str(entry.folder / job.script) if entry and job else None
-        waits = plan.waits.get(spec.run_id, [])
+        waits = waiting.get(spec.run_id, [])
         rows.append({**row, "state": state, "name": name, "job": task, "script": script, "waits_for": waits})
     return rows
 
