@@ -14,18 +14,18 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1700,
+    "cli": 1660,
     "data": 6350,
     "evidence": 2450,
     "experiment": 2250,
-    "launch": 2300,
-    "mirror": 450,
+    "launch": 2130,
+    "mirror": 430,
     "models": 1150,
     "nn": 4400,
     "report": 2175,
-    "repro": 1300,
+    "repro": 1270,
     "tasks": 3060,
-    "training": 950,
+    "training": 920,
     "verify": 200,
 }
 

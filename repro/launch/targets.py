@@ -36,7 +36,6 @@ class RunSpec:
         seed: the run's seed.
         run_id: ``<experiment>/<scale>/s<seed>-<hash8>``.
         run_dir: the run's folder.
-        config_hash: SHA-256 over the recipe's signature.
         done: a record of this experiment, scale, seed and configuration exists.
         settings: the overrides, one word each: ``--trainer.max_steps=10``.
         stores: names of the stores that it reads: of data, and of pretrained weights.
@@ -49,7 +48,6 @@ class RunSpec:
     seed: int
     run_id: str
     run_dir: Path
-    config_hash: str
     done: bool = False
     settings: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
@@ -183,7 +181,6 @@ def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[st
         seed=seed,
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
-        config_hash=recipe.config_hash,
         done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
         settings=settings,
         stores=tuple(
