@@ -19,8 +19,8 @@ from repro.errors import ReproError
 from repro.files import write_atomic, writing
 
 EVENTS_FILE = "events.jsonl"
-OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
+SILENT_S = 120.0  # without an event, after which a run is not believed to be alive; it writes every 30
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
 LOGGED = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
@@ -57,7 +57,7 @@ class EventLog:
         Raises:
             ReproError: the file cannot be written.
         """
-        known = self.path.read_bytes() if self.path.exists() else _old_status(self.path.parent)
+        known = self.path.read_bytes() if self.path.exists() else b""
         later = known[len(kept) :] if known.startswith(kept) else known
         later = b"".join(line for line in later.splitlines(True) if _stays(line, step))
         for path in self.path.parent.glob("events-*.jsonl"):
@@ -146,14 +146,6 @@ def _stays(line: bytes, step: int) -> bool:
     )
 
 
-def _old_status(folder: Path) -> bytes:
-    """The earlier attempts of a run that an older version without events started."""
-    with contextlib.suppress(OSError, ValueError):
-        attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
-        return encode("state", 0, {"state": "starting"}, 0) * attempts
-    return b""
-
-
 def read(path: Path) -> list[Event]:
     """All events of a file; none where there is no file."""
     try:
@@ -183,15 +175,6 @@ def only_metrics(data: bytes) -> bytes:
     )
 
 
-def from_curves(points: Curves) -> bytes:
-    """Lines for the curves in a checkpoint that was written before there were events."""
-    rows: dict[tuple[float, str], Event] = {}
-    for name, curve in points.items():
-        for step, value in curve:
-            rows.setdefault((step, name.partition("/")[0]), {})[name] = value
-    return b"".join(encode(kind, int(step), row, 0) for (step, kind), row in sorted(rows.items()))
-
-
 def curves(events: Iterable[Event]) -> Curves:
     """The curves of a record: points of training, which have a learning rate, and validations."""
     by_name: Curves = {}
@@ -217,7 +200,7 @@ def status(folder: Path) -> dict[str, Any]:
     events = _of_status(folder / EVENTS_FILE)
     starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
     if not starts:
-        return _read_old_status(folder)
+        return {}
     first, attempt = events[starts[-1]], events[starts[-1] :]
     summary = {name: value for name, value in first.items() if name not in ("t", "kind", "config")}
     summary |= {name: event[name] for event in events for name in LOGGED if name in event}
@@ -256,9 +239,21 @@ def _of_status(path: Path) -> list[Event]:
     return [event for line in relevant if (event := _event(line))]
 
 
-def _read_old_status(folder: Path) -> dict[str, Any]:
+def moment(text: object) -> datetime | None:
+    """A time of ISO 8601; one without a zone is local, as Slurm's are."""
     try:
-        content = json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) and isinstance(content.get("state"), str) else {}
+        return datetime.fromisoformat(str(text)).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def age(status: Mapping[str, Any]) -> float | None:
+    """Seconds since the last event of a run, by its status; None where there is none."""
+    updated = moment(status.get("updated"))
+    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
+
+
+def is_fresh(status: Mapping[str, Any]) -> bool:
+    """Whether an event was written within the last :data:`SILENT_S` seconds."""
+    seconds = age(status)
+    return seconds is not None and seconds <= SILENT_S

@@ -141,8 +141,8 @@ class RunRecord:
         """Parses a record.
 
         Raises:
-            UserError: not JSON, another schema version, keys missing, unknown or of another type; names them. Or the
-                record is external.
+            UserError: not JSON, another schema version, a key that is missing, unknown or of another type, which is
+                named; or the record is external.
         """
         try:
             raw = json.loads(text, parse_constant=_refuse_constant)
@@ -151,16 +151,11 @@ class RunRecord:
         if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
             version = raw.get("schema_version") if isinstance(raw, dict) else None
             raise UserError(f"{name}: schema_version {version!r}, this version reads {SCHEMA_VERSION}")
-        known = {f.name: f for f in dataclasses.fields(cls) if f.init}
-        unknown = sorted(raw.keys() - known.keys())
-        missing = [n for n, f in known.items() if n not in raw and _is_required(f)]
-        if unknown or missing:
-            raise UserError(f"{name}: not a run record: unknown keys {unknown}, missing keys {missing}")
         try:
             raw["metrics"] = [Measurement(**m) for m in raw["metrics"]]
-        except TypeError as error:
-            raise UserError(f"{name}: a metric is malformed: {error}") from None
-        record = cls(**raw)
+            record = cls(**raw)
+        except (KeyError, TypeError) as error:
+            raise UserError(f"{name}: not a run record: {error}") from None
         _check_types(record, name)
         if record.external:
             raise UserError(f"{name}: external is true: not a record of ours")
@@ -208,10 +203,6 @@ def _fits(value: object, hint: object) -> bool:
         return False
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return all(_fits(item, inner) for inner in get_args(hint)[-1:] for item in values)
-
-
-def _is_required(f: "dataclasses.Field[object]") -> bool:
-    return f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
 
 
 def thin(points: list[list[float]], limit: int = MAX_CURVE_POINTS) -> list[list[float]]:

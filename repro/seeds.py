@@ -72,14 +72,14 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def show_seeds(seeds: Iterable[int]) -> str:
-    """Seeds in the form that :func:`parse_seeds` reads: ``(1, 2, 3, 7)`` becomes ``1-3,7``."""
+def show_ranges(numbers: Iterable[int]) -> str:
+    """Numbers in the form that :func:`parse_seeds` reads: ``(1, 2, 3, 7)`` becomes ``1-3,7``."""
     runs: list[list[int]] = []
-    for seed in seeds:
-        if runs and runs[-1][1] == seed - 1:
-            runs[-1][1] = seed
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1][1] = number
         else:
-            runs.append([seed, seed])
+            runs.append([number, number])
     return ",".join(f"{first}-{last}" if first < last else str(first) for first, last in runs)
 
 
@@ -97,7 +97,7 @@ def judged_seeds(experiment: str, header: Mapping[str, Any]) -> tuple[int, ...]:
     extended = _declared(experiment, header, "extended_to")
     if extended and not set(seeds) < set(extended):
         raise UserError(
-            f"{experiment}: extended_to: {show_seeds(extended)} must contain the seeds {show_seeds(seeds)} and more"
+            f"{experiment}: extended_to: {show_ranges(extended)} must contain the seeds {show_ranges(seeds)} and more"
         )
     return extended or seeds
 
@@ -125,10 +125,10 @@ def unjudged(experiment: str, seeds: Iterable[int], judged: Sequence[int]) -> li
     others, tuning = [s for s in unjudged_seeds if s < TUNING], [s for s in unjudged_seeds if s >= TUNING]
     lines = []
     if others:
-        why = f"not among its judged seeds {show_seeds(judged)}"
-        lines.append(f"{experiment}, seed {show_seeds(others)}: {why}; recorded, not judged")
+        why = f"not among its judged seeds {show_ranges(judged)}"
+        lines.append(f"{experiment}, seed {show_ranges(others)}: {why}; recorded, not judged")
     if tuning:
         lines.append(
-            f"{experiment}, seed {show_seeds(tuning)}: for tuning (from {TUNING} on); recorded, not judged"
+            f"{experiment}, seed {show_ranges(tuning)}: for tuning (from {TUNING} on); recorded, not judged"
         )
     return lines

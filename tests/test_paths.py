@@ -104,10 +104,10 @@ def test_own_recipes_come_before_those_of_the_wheel_and_add_to_them(carried: Pat
 
 
 def test_own_profiles_come_first(carried: Path, bare: Path) -> None:
-    assert load_profile("site").resources.nodes == 1
+    assert load_profile("site").nodes == 1
     write(bare / "slurm" / "clusters" / "site.yaml", "gpus_per_node: 0\nnodes: 2\n")
     write(bare / "slurm" / "clusters" / "mine.yaml", "gpus_per_node: 0\n")
-    assert load_profile("site").resources.nodes == 2
+    assert load_profile("site").nodes == 2
     assert list(paths.cluster_files()) == ["mine", "site"]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.recipe import experiments, load_recipe, scales_of
-from repro.seeds import JUDGED, SeedChoice, parse_seeds, show_seeds, unjudged
+from repro.seeds import JUDGED, SeedChoice, parse_seeds, show_ranges, unjudged
 from tests.workshop import PROJECT
 
 
@@ -23,7 +23,7 @@ from tests.workshop import PROJECT
 )
 def test_ranges_and_lists(text: str, seeds: tuple[int, ...]) -> None:
     assert parse_seeds(text) == seeds
-    assert parse_seeds(show_seeds(seeds)) == seeds
+    assert parse_seeds(show_ranges(seeds)) == seeds
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_named_seeds_do_not_depend_on_the_recipe() -> None:
 
 
 def test_the_order_of_seeds_is_shown() -> None:
-    assert show_seeds([1, 2, 3, 7, 9, 8]) == "1-3,7,9,8"
-    assert show_seeds([]) == ""
+    assert show_ranges([1, 2, 3, 7, 9, 8]) == "1-3,7,9,8"
+    assert show_ranges([]) == ""
 
 
 def test_seeds_that_are_not_judged() -> None:

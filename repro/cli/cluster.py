@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -62,7 +61,8 @@ def submit_runs(args: argparse.Namespace) -> None:
     request = _request(args)
     if args.dry_run:
         plan, summary = dry_run(request)
-        print(json.dumps(_rows(plan, None), indent=1) if args.json else _scripts(plan), end="")
+        scripts = "\n".join(plan.script(job) for job in plan.jobs)
+        print(json.dumps(_rows(plan, None), indent=1) if args.json else scripts, end="")
         counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
         notices = ["dry run: nothing was submitted"] if plan.jobs else []
         for line in (*summary, *counted, *notices):
@@ -80,11 +80,7 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 def _request(args: argparse.Namespace) -> "Request":
     from repro.launch.plan import Request
-    from repro.launch.slurm.validation import setting
 
-    words = ["repro", "submit", *args.targets, "--cluster", args.cluster, "--scale", args.scale]
-    words += ["--seeds", args.seeds, *(["--comment", args.comment] if args.comment is not None else [])]
-    words += [*(["--tables"] if args.tables else []), *(setting(key, value) for key, value in args.overrides)]
     return Request(
         targets=args.targets,
         cluster=args.cluster,
@@ -93,12 +89,8 @@ def _request(args: argparse.Namespace) -> "Request":
         overrides=args.overrides,
         comment=args.comment,
         tables=args.tables,
-        command=shlex.join(words),
+        command=args.command,
     )
-
-
-def _scripts(plan: "Plan") -> str:
-    return "\n".join(plan.script(job) for job in plan.jobs)
 
 
 def _conclude(plan: "Plan", entry: "Submission") -> None:
@@ -113,6 +105,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
     """One object for each requested run: its state and its task."""
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
+    waiting = plan.waits
     rows = []
     for spec in plan.requested:
         name, index = placed.get(spec.run_id, (None, None))
@@ -123,7 +116,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
             state = "submitted" if job else "to submit"
         row = {"run_id": spec.run_id, "experiment": spec.experiment, "scale": spec.scale, "seed": spec.seed}
         script = str(entry.folder / job.script) if entry and job else None
-        waits = plan.waits.get(spec.run_id, [])
+        waits = waiting.get(spec.run_id, [])
         rows.append({**row, "state": state, "name": name, "job": task, "script": script, "waits_for": waits})
     return rows
 
@@ -135,9 +128,9 @@ def examine(args: argparse.Namespace) -> int:
 
     results = checks()
     if args.json:
-        print(json.dumps([asdict(check) for check in results], indent=1))
+        print(json.dumps([{"name": name, **asdict(check)} for name, check in results.items()], indent=1))
     else:
-        for check in results:
+        for name, check in results.items():
             remedy = f"  → {check.remedy}" if check.remedy and check.status != "ok" else ""
-            print(f"{check.status:4}  {check.name:12}  {check.detail}{remedy}")
-    return 1 if any(check.status == "fail" for check in results) else 0
+            print(f"{check.status:4}  {name:12}  {check.detail}{remedy}")
+    return 1 if any(check.status == "fail" for check in results.values()) else 0

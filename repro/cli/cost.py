@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from repro.cli.arguments import Verbs, completed
 from repro.cli.runs import complete_experiments
 from repro.errors import UserError
-from repro.recipe import SCALES, load_recipe, scales_of
+from repro.recipe import SCALES, load_recipe
 
 if TYPE_CHECKING:
     from repro.experiment.costs.estimate import Cost
@@ -58,15 +58,9 @@ def show_costs(args: argparse.Namespace) -> None:
 def counted(args: argparse.Namespace) -> Iterator["Cost"]:
     """The costs of all experiments that the arguments name."""
     from repro.experiment.costs.estimate import cost
-    from repro.launch.targets import named_experiments
+    from repro.launch.targets import experiments_at
 
-    named = named_experiments(args.targets)
-    chosen = [e for e in named if args.scale in scales_of(e)]
-    if not chosen:
-        others = sorted({s for e in named for s in scales_of(e)}, key=SCALES.index)
-        raise UserError(
-            f"{', '.join(args.targets)}: nothing at scale {args.scale!r}; there is: {', '.join(others)}"
-        )
+    chosen = experiments_at(args.targets, args.scale)
     for number, experiment in enumerate(chosen, 1):
         if sys.stderr.isatty() and not sys.stdout.isatty():
             print(f"{number}/{len(chosen)} {experiment}", file=sys.stderr, flush=True)

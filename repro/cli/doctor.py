@@ -5,6 +5,7 @@ Versions are read from the packages' metadata: a release known to be malware is 
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import socket
@@ -23,7 +24,6 @@ from repro.paths import data_dir, results_dir, runs_dir
 OK, WARN, FAIL = "ok", "warn", "fail"
 LOW_SPACE, NO_SPACE = 5e9, 5e8  # bytes free below which a check warns, fails
 RANKS_LIMIT_S = 30.0
-LOWEST_PYTHON = (3, 11)
 MALWARE = {"2.6.2", "2.6.3"}  # of lightning and pytorch-lightning
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scontrol", "scancel")
 
@@ -43,37 +43,45 @@ class Check:
     """The result of a check.
 
     Attributes:
-        name: name of the check.
         status: ``ok``, ``warn`` (works in part, or is not needed everywhere) or ``fail``.
         detail: the finding, in one line.
         remedy: what to do; empty where there is nothing to do.
     """
 
-    name: str
     status: str
     detail: str
     remedy: str = ""
 
 
-def checks() -> list[Check]:
+def checks() -> dict[str, Check]:
     """Runs every check, in the order shown. Takes a few seconds, mostly for two processes that import torch."""
-    probes: list[tuple[str, Callable[[], Check]]] = [
-        ("python", python), ("torch", torch_version), ("lightning", lightning_version), ("gpus", gpus),
-        ("threads", threads), ("ranks", ranks), ("runs", lambda: folder("runs", runs_dir())),
-        ("data", lambda: folder("data", data_dir())), ("results", lambda: folder("results", results_dir())),
-        ("stores", stores), ("wandb", wandb_state), ("slurm", slurm), ("datasets", datasets_state),
-    ]  # fmt: skip
-    return [_guarded(name, probe) for name, probe in probes]
+    probes: dict[str, Callable[[], Check]] = {
+        "python": lambda: Check(OK, platform.python_version()),
+        "torch": torch_version,
+        "lightning": lightning_version,
+        "gpus": gpus,
+        "threads": threads,
+        "ranks": ranks,
+        "runs": lambda: folder("runs", runs_dir()),
+        "data": lambda: folder("data", data_dir()),
+        "results": lambda: folder("results", results_dir()),
+        "stores": stores,
+        "wandb": wandb_state,
+        "slurm": slurm,
+        "datasets": datasets_state,
+    }
+    return {name: guarded(probe) for name, probe in probes.items()}
 
 
-def _guarded(name: str, probe: Callable[[], Check]) -> Check:
+def guarded(probe: Callable[[], Check]) -> Check:
+    """The result of a check; one that raises has failed."""
     try:
         return probe()
+    except metadata.PackageNotFoundError:
+        return Check(FAIL, "not installed", "pip install -r requirements.lock")
     except Exception as error:  # a broken installation can raise anything; the other checks still help
         message = (str(error).strip().splitlines() or [""])[0]
-        return Check(
-            name, FAIL, f"{type(error).__name__}: {message}", "repair what the line names, then run again"
-        )
+        return Check(FAIL, f"{type(error).__name__}: {message}", "repair what the line names, then run again")
 
 
 def _version(package: str) -> str | None:
@@ -88,22 +96,12 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
 
 
-def python() -> Check:
-    """Python's version."""
-    version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info[:2] < LOWEST_PYTHON:
-        return Check("python", FAIL, version, "use Python 3.11 or later")
-    return Check("python", OK, version)
-
-
 def torch_version() -> Check:
     """Torch's version, from its metadata."""
-    version = _version("torch")
-    if version is None:
-        return Check("torch", FAIL, "not installed", "pip install -r requirements.lock")
+    version = metadata.version("torch")
     if _numbers(version) < (2, 11):
-        return Check("torch", FAIL, version, "install torch 2.11 or later")
-    return Check("torch", OK, version)
+        return Check(FAIL, version, "install torch 2.11 or later")
+    return Check(OK, version)
 
 
 def lightning_version() -> Check:
@@ -114,14 +112,12 @@ def lightning_version() -> Check:
         remedy = (
             "do not import it; remove the environment, change the keys this machine held, install >= 2.6.6"
         )
-        return Check("lightning", FAIL, f"{summary}: this release was malware", remedy)
+        return Check(FAIL, f"{summary}: this release was malware", remedy)
     if "lightning" not in versions:
-        return Check("lightning", FAIL, summary or "not installed", "pip install -r requirements.lock")
+        return Check(FAIL, summary or "not installed", "pip install -r requirements.lock")
     if any(_numbers(version) < (2, 6, 6) for version in versions.values()):
-        return Check(
-            "lightning", FAIL, f"{summary}: unsafe checkpoint loading", "install lightning 2.6.6 or later"
-        )
-    return Check("lightning", OK, summary)
+        return Check(FAIL, f"{summary}: unsafe checkpoint loading", "install lightning 2.6.6 or later")
+    return Check(OK, summary)
 
 
 def gpus() -> Check:
@@ -130,7 +126,7 @@ def gpus() -> Check:
 
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        return Check("gpus", OK, f"{len(names)}: {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}")
+        return Check(OK, f"{len(names)}: {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}")
     if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
         built = (
             "torch is a CPU build"
@@ -138,9 +134,9 @@ def gpus() -> Check:
             else f"torch is built for CUDA {torch.version.cuda}"
         )
         return Check(
-            "gpus", FAIL, f"there is a GPU, but {built}", "install a CUDA build of torch that fits the driver"
+            FAIL, f"there is a GPU, but {built}", "install a CUDA build of torch that fits the driver"
         )
-    return Check("gpus", WARN, "none", "use --scale cpu or small here, or submit to a cluster")
+    return Check(WARN, "none", "use --scale cpu or small here, or submit to a cluster")
 
 
 def threads() -> Check:
@@ -151,10 +147,10 @@ def threads() -> Check:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
     summary = f"{usable} of {cores} cores usable, torch uses {used} threads"
     if used > usable:
-        return Check("threads", WARN, summary, f"set OMP_NUM_THREADS={usable}")
+        return Check(WARN, summary, f"set OMP_NUM_THREADS={usable}")
     if used == 1 and cores > 1:
-        return Check("threads", WARN, summary, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
-    return Check("threads", OK, summary)
+        return Check(WARN, summary, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
+    return Check(OK, summary)
 
 
 def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
@@ -183,11 +179,11 @@ def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
         alarm.cancel()
     remedy = "set GLOO_SOCKET_IFNAME to a network interface, like lo or eth0"
     if all(process.returncode == 0 for process in running):
-        return Check("ranks", OK, "2 processes all-reduce over gloo")
+        return Check(OK, "2 processes all-reduce over gloo")
     if late:
-        return Check("ranks", FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
+        return Check(FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
     lines = [line for text in errors for line in text.strip().splitlines()[-1:]]
-    return Check("ranks", FAIL, lines[0] if lines else "a process died without a message", remedy)
+    return Check(FAIL, lines[0] if lines else "a process died without a message", remedy)
 
 
 def folder(name: str, path: Path) -> Check:
@@ -195,18 +191,18 @@ def folder(name: str, path: Path) -> Check:
     existing = path if path.exists() else next(p for p in path.absolute().parents if p.exists())
     remedy = f"make {path} writable, or set REPRO_{name.upper()} to another folder"
     if not existing.is_dir():
-        return Check(name, FAIL, f"{existing} is not a folder", remedy)
+        return Check(FAIL, f"{existing} is not a folder", remedy)
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"x")
     except OSError as error:
-        return Check(name, FAIL, f"cannot write to {existing}: {error.strerror}", remedy)
+        return Check(FAIL, f"cannot write to {existing}: {error.strerror}", remedy)
     free = shutil.disk_usage(existing).free
     summary = f"{path}, writable, {free / 1e9:.1f} GB free" + ("" if path.exists() else " (not made yet)")
     if free < LOW_SPACE:
         remedy = f"free some space, or set REPRO_{name.upper()} to a larger disk"
-        return Check(name, FAIL if free < NO_SPACE else WARN, summary, remedy)
-    return Check(name, OK, summary)
+        return Check(FAIL if free < NO_SPACE else WARN, summary, remedy)
+    return Check(OK, summary)
 
 
 def stores() -> Check:
@@ -218,7 +214,7 @@ def stores() -> Check:
     )
     if not prepared:
         remedy = "`repro data list` shows what can be prepared; --scale cpu makes its own data"
-        return Check("stores", WARN, "none prepared", remedy)
+        return Check(WARN, "none prepared", remedy)
     broken = []
     for name, variant in prepared:
         try:
@@ -226,8 +222,8 @@ def stores() -> Check:
         except UserError as error:
             broken.append(str(error))
     if broken:
-        return Check("stores", FAIL, broken[0], "run the command that the line names")
-    return Check("stores", OK, ", ".join(f"{name}/{variant}" for name, variant in prepared))
+        return Check(FAIL, broken[0], "run the command that the line names")
+    return Check(OK, ", ".join(f"{name}/{variant}" for name, variant in prepared))
 
 
 def wandb_state() -> Check:
@@ -237,30 +233,25 @@ def wandb_state() -> Check:
 
     version = _version("wandb")
     if version is None:
-        return Check(
-            "wandb", WARN, "not installed; runs train and are recorded all the same", "pip install wandb"
-        )
+        return Check(WARN, "not installed; runs train and are recorded all the same", "pip install wandb")
     key = "key found" if mirror.has_key(host()) else "no key"
     mode = mirror.mode()
     summary = f"{version}, {key} for {host()}, runs are {'mirrored' if mode == 'online' else mode}"
     if mode != "online":
         remedy = "export WANDB_API_KEY or run `wandb login`"
-        return Check("wandb", OK if os.environ.get("WANDB_MODE") else WARN, summary, remedy)
+        return Check(OK if os.environ.get("WANDB_MODE") else WARN, summary, remedy)
     if reachable():
-        return Check("wandb", OK, summary)
-    return Check(
-        "wandb", WARN, summary, f"{host()} is not reachable from here; `repro sync` sends runs later"
-    )
+        return Check(OK, summary)
+    return Check(WARN, summary, f"{host()} is not reachable from here; `repro sync` sends runs later")
 
 
 def slurm() -> Check:
     """Slurm's commands and version."""
     missing = [command for command in SLURM_COMMANDS if shutil.which(command) is None]
     if len(missing) == len(SLURM_COMMANDS):
-        return Check("slurm", WARN, "not on this machine", "needed on a cluster's login node only")
+        return Check(WARN, "not on this machine", "needed on a cluster's login node only")
     if missing:
         return Check(
-            "slurm",
             FAIL,
             f"{', '.join(missing)} not on PATH",
             "install Slurm's client commands, or correct PATH",
@@ -271,17 +262,15 @@ def slurm() -> Check:
             ["sbatch", "--version"], capture_output=True, text=True, timeout=5, check=False
         )
         version = answer.stdout.strip() or version
-    return Check("slurm", OK, version)
+    return Check(OK, version)
 
 
 def datasets_state() -> Check:
     """Checks whether ``repro data prepare`` may reach the hub."""
-    version = _version("datasets")
-    if version is None:
-        return Check("datasets", FAIL, "not installed", "pip install -r requirements.lock")
+    version = metadata.version("datasets")
     names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
     offline = [name for name in names if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")]
     if offline:
         remedy = "unset it for `repro data prepare`, or use --from DIR; training needs no network"
-        return Check("datasets", OK, f"{version}, offline by {', '.join(offline)}", remedy)
-    return Check("datasets", OK, f"{version}, online")
+        return Check(OK, f"{version}, offline by {', '.join(offline)}", remedy)
+    return Check(OK, f"{version}, online")

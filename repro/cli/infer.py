@@ -90,10 +90,7 @@ def _add_recl(verbs: Verbs) -> None:
     )
     runs = recl.add_argument("runs", nargs="+", metavar="RUN", help="run folder, run id or experiment")
     completed(runs, complete_experiments)
-    recl.add_argument(
-        "--scale", choices=SCALES, help="scale, if RUN is an experiment (default: the newest run)"
-    )
-    recl.add_argument("--run-seed", type=int, help="seed, if RUN is an experiment (default: the newest run)")
+    _add_choice(recl)
     for name, default, meaning in (
         ("start", 100, "the first context in tokens"),
         ("step", 100, "step between contexts in tokens"),
@@ -122,11 +119,16 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
     run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
     completed(run, complete_experiments)
+    _add_choice(parser)
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    """The arguments that choose among the runs of an experiment."""
     parser.add_argument(
         "--scale", choices=SCALES, help="scale, if RUN is an experiment (default: the newest run)"
     )
     parser.add_argument(
-        "--run-seed", type=int, default=None, help="seed, if RUN is an experiment (default: the newest run)"
+        "--run-seed", type=int, help="seed, if RUN is an experiment (default: the newest run)"
     )
 
 

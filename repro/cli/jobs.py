@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from functools import partial
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError
@@ -109,16 +110,11 @@ def show_logs(args: argparse.Namespace) -> None:
         hint = "--scale and --seed choose another"
         job = f", job {entry.job_id}" if entry.job_id else ""
         print(f"repro: {entry.run}{job}, of {count} runs; {hint}", file=sys.stderr)
+    write = partial(print, end="", flush=True)
     if args.follow:
-        follow(entry, _write, args.lines)
+        follow(entry, write, args.lines)
     else:
-        print_log(entry, _write, args.lines)
-
-
-def _write(text: str) -> None:
-    """Writes to stdout at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+        print_log(entry, write, args.lines)
 
 
 def cancel_runs(args: argparse.Namespace) -> None:

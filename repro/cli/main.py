@@ -4,6 +4,7 @@
 import argparse
 import io
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +26,6 @@ from repro.cli import (
     verify,
 )
 from repro.errors import (
-    EXIT_BAD_INPUT,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -114,13 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def _dispatch(words: list[str]) -> int:
     if words and words[0] in native.VERBS:  # LightningCLI parses these
-        return native.call(words) or EXIT_OK
+        native.call(words)
+        return EXIT_OK
     parser = build_parser()
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
         argcomplete.autocomplete(parser)
     args, extras = parser.parse_known_args(words)
+    args.command = shlex.join(["repro", *words])
     if hasattr(args, "overrides"):
         args.overrides = runs.parse_overrides(extras, _options(parser, words))
     elif extras:
@@ -147,6 +149,3 @@ def _complain(message: str) -> None:
 def _silence(stream: TextIO) -> None:
     """Discards the buffer of a stream, whose flush at the interpreter's exit would fail, too."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-__all__ = ["EXIT_BAD_INPUT", "build_parser", "main"]

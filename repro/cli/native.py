@@ -1,18 +1,17 @@
 """``fit | validate | test | predict --config FILE``: plain LightningCLI over the same recipes."""
 
 import sys
+from argparse import ArgumentError
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from repro.cli.arguments import Verbs
-from repro.errors import EXIT_BAD_INPUT, UserError
+from repro.errors import UserError
 from repro.paths import runs_dir
 from repro.recipe import CHANGES, HEADER
 from repro.yamls import read_yaml
 
-USAGE = "usage:"
-TAIL = 100_000  # characters; a parser's complaint, which holds the configuration, is shorter
 VERBS = ("fit", "validate", "test", "predict")
 
 
@@ -22,14 +21,12 @@ def register(verbs: Verbs) -> None:
         verbs.add_parser(verb, help=f"plain LightningCLI: repro {verb} --config FILE", add_help=False)
 
 
-def call(arguments: list[str]) -> int | None:
+def call(arguments: list[str]) -> None:
     """Runs LightningCLI with the arguments as given.
 
     Raises:
         UserError: arguments or a recipe that do not parse; one line.
     """
-    import contextlib
-
     from repro.experiment.build import explain, restrict_imports
     from repro.experiment.trainer import quiet
 
@@ -39,15 +36,10 @@ def call(arguments: list[str]) -> int | None:
         _check_files(arguments)
         # a checkpoint holds tensors and plain values, or is refused
         arguments = [*arguments, "--weights_only=true"]
-    stderr = _Tee()
     try:
-        with contextlib.redirect_stderr(stderr):
-            _run(arguments)
-    except SystemExit as stop:
-        if stop.code == EXIT_BAD_INPUT:
-            raise UserError(explain(stderr.captured)) from None
-        raise
-    return None
+        _run(arguments)
+    except ArgumentError as error:
+        raise UserError(explain(str(error))) from None
 
 
 def _check_files(arguments: list[str]) -> None:
@@ -83,6 +75,9 @@ def _run(arguments: list[str]) -> None:
     from repro.training.progress import Progress
 
     class Cli(LightningCLI):
+        def init_parser(self, **settings: Any) -> LightningArgumentParser:
+            return super().init_parser(exit_on_error=False, **settings)
+
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
             for key in (*HEADER, *CHANGES, "reproduces"):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
@@ -123,30 +118,3 @@ def _run(arguments: list[str]) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
     )
-
-
-class _Tee:
-    """Captures a usage error as a whole; passes on anything else, and captures the end of it.
-
-    Attributes:
-        captured: of what is passed on, at most :data:`TAIL` characters.
-    """
-
-    def __init__(self) -> None:
-        self.captured = ""
-        self.out = sys.stderr
-        self._passes = False
-
-    def write(self, text: str) -> int:
-        captured = self.captured + text
-        if self._passes or not captured.startswith(USAGE[: len(captured)]):
-            self.out.write(text if self._passes else captured)
-            self._passes, captured = True, captured[-TAIL:]
-        self.captured = captured
-        return len(text)
-
-    def flush(self) -> None:
-        self.out.flush()
-
-    def isatty(self) -> bool:
-        return self.out.isatty()

@@ -2,8 +2,3 @@
 
 Knows the command line (``repro run``), not the models; loads without torch.
 """
-
-from repro.launch.plan import Plan, Request, make_plan
-from repro.launch.targets import RunSpec, resolve_targets
-
-__all__ = ["Plan", "Request", "RunSpec", "make_plan", "resolve_targets"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from repro.errors import UserError
 from repro.events import status
-from repro.launch.slurm.profile import Resources
+from repro.launch.slurm.profile import Profile
 from repro.launch.slurm.validation import WARNING_S, hours
 from repro.launch.targets import RunSpec
 from repro.recipe import load_recipe
@@ -51,7 +51,7 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
     return expected
 
 
-def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
+def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     """Returns lines for the summary of a submission: estimated GPU hours, and the limit of the allocation."""
     estimates = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
     known = [e for _, e in estimates if e is not None]
@@ -63,18 +63,18 @@ def describe_cost(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
         lines.append(f"estimated: {busy:.4g} GPU hours, {wall:.4g} h of runs ({on})")
     if unknown:
         lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not say)")
-    gpus, limit = resources.nodes * resources.gpus_per_node, hours(resources.time)
+    gpus, limit = profile.nodes * profile.gpus_per_node, hours(profile.time)
     allocation = (
         f"{gpus} GPUs"
         if gpus
-        else f"{resources.nodes * resources.tasks_per_node * resources.cpus_per_task} CPU cores, no GPU"
+        else f"{profile.nodes * profile.tasks_per_node * profile.cpus_per_task} CPU cores, no GPU"
     )
     most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""
-    lines.append(f"allocated: {len(specs)} x {allocation} for up to {resources.time} an attempt{most}")
+    lines.append(f"allocated: {len(specs)} x {allocation} for up to {profile.time} an attempt{most}")
     return lines
 
 
-def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
+def describe_start(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     """Returns a line on the time that earlier attempts took to reach their first step, if there were any.
 
     Raises:
@@ -86,10 +86,10 @@ def describe_start(specs: Sequence[RunSpec], resources: Resources) -> list[str]:
     if not seconds:
         return []
     taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"
-    left = round(3600 * hours(resources.time)) - WARNING_S
+    left = round(3600 * hours(profile.time)) - WARNING_S
     if seconds[0] >= left:
         raise UserError(
-            f"time: with {resources.time} (cluster profile) a job is told to save and stop after {left} s, but earlier "
+            f"time: with {profile.time} (cluster profile) a job is told to save and stop after {left} s, but earlier "
             f"attempts took {taken} to reach their first step; raise it"
         )
     return [

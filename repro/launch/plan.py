@@ -10,8 +10,7 @@ from repro.launch.cost import describe_cost, describe_start
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
 from repro.launch.slurm.profile import Profile, load_profile
-from repro.launch.slurm.render import LARGEST_ARRAY, Places, check_syntax, current_places, render_script
-from repro.launch.status.secret_check import refuse_secrets
+from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
@@ -116,10 +115,6 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
     _refuse_typed_secrets(request, profile)
     if request.comment is not None:
         validation.remark(request.comment)
-    if len(request.seeds.named) > LARGEST_ARRAY:
-        raise UserError(
-            f"--seeds names {len(request.seeds.named)} seeds; a job array holds {LARGEST_ARRAY} runs: name fewer"
-        )
     requested = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
     todo = needed(requested, queued)
     name = job_name(request.targets[0], request.scale)
@@ -138,12 +133,12 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
 def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
     """Checks the raw values: quoted for shell or YAML, a secret with a quote in it would not be found."""
     for text in (*request.targets, request.comment or ""):
-        refuse_secrets("the command line", text)
+        validation.refuse_secrets("the command line", text)
     for key, value in request.overrides:
         for text in _texts(value):
-            refuse_secrets(f"--{key}", text)
-    for name, value in profile.surroundings.env.items():
-        refuse_secrets(f"env: {name} of the cluster profile", value)
+            validation.refuse_secrets(f"--{key}", text)
+    for name, value in profile.env.items():
+        validation.refuse_secrets(f"env: {name} of the cluster profile", value)
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -191,7 +186,7 @@ def summarise(plan: Plan) -> list[str]:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += [*describe_cost(runs, plan.profile.resources), *describe_start(runs, plan.profile.resources)]
+    lines += [*describe_cost(runs, plan.profile), *describe_start(runs, plan.profile)]
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):
         lines.append("waits: the tables for the end of every run above" + ", queued ones too" * bool(queued))

@@ -7,19 +7,20 @@ submission's folder and its entry in the ledger, and only then calls ``sbatch``.
 
 import contextlib
 import fcntl
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
+from repro.files import write_atomic, writing
 from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import load_profile
-from repro.launch.slurm.sbatch import Unanswered, submit_script
+from repro.launch.slurm.queue import Queued, Unanswered
+from repro.launch.slurm.sbatch import submit_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.launch.status.ledger import (
     ArrayTask,
@@ -29,10 +30,8 @@ from repro.launch.status.ledger import (
     read_submissions,
     write_submission,
 )
+from repro.launch.status.run_index import everything, numbered
 from repro.launch.status.state import cancelled
-from repro.record import write_atomic
-
-COMMENT = re.compile(r"repro:(?P<submission>[^: ]+):(?P<job>[^: ]+)( .*)?")
 
 Report = Callable[[str], None]
 
@@ -40,14 +39,13 @@ Report = Callable[[str], None]
 def dry_run(request: Request) -> tuple[Plan, list[str]]:
     """The plan and its summary; writes nothing. The summary notes a queue that cannot be read."""
     unknown = None
-    submissions = read_submissions()
-    tasks: Mapping[str, queue.Queued] = {}
-    if submissions:
+    tasks: Mapping[str, Queued] = {}
+    if read_submissions():
         try:
             tasks = queue.in_queue()
         except UserError as error:
             unknown = f"what is queued is not known here: {error}"
-    plan = make_plan(request, *queued_runs(submissions, tasks))
+    plan = make_plan(request, *queued_runs(tasks))
     if plan.jobs:
         read_sources()  # what would stop the snapshot
     return plan, [*summarise(plan), *([unknown] if unknown else [])]
@@ -74,12 +72,11 @@ def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
     load_profile(request.cluster)  # a wrong name is reported even where the queue cannot be read
     with locked(ledger_dir()):
         tasks = queue.in_queue()
-        submissions = read_submissions()
-        for entry in submissions:
-            updated = completed(entry, tasks)
-            if updated != entry:
-                write_submission(updated)
-        plan = make_plan(request, *queued_runs(submissions, tasks))
+        for entry in read_submissions():
+            known = numbered(entry, tasks)
+            if known != entry:
+                write_submission(known)
+        plan = make_plan(request, *queued_runs(tasks))
         for line in summarise(plan):
             report(line)
         for job in sorted(
@@ -95,13 +92,9 @@ def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Locks the ledger: a second process waits, and then sees what the first has submitted."""
-    try:
+    with writing(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(
-            f"cannot make {folder}: {error.strerror}; set REPRO_RUNS to a writable folder"
-        ) from None
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,43 +109,21 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def queued_runs(
-    submissions: Iterable[Submission], tasks: Mapping[str, queue.Queued]
-) -> tuple[dict[str, str], dict[str, str]]:
+def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, str]]:
     """The task of each run in the queue, ``{run_id: "12_0"}``; apart from them, those whose task was cancelled.
 
     A cancelled task stays in the queue while its ranks save, for up to Slurm's ``KillWait`` (30 s).
     """
     runs: dict[str, str] = {}
     ending: set[str] = set()
-    for entry in submissions:
-        for job in completed(entry, tasks).jobs:
-            for task in job.tasks:
-                queued = tasks.get(f"{job.job_id}_{task.index}")
-                if queued is not None and _may_be_of(entry, queued):
-                    runs[task.run_id] = queued.job  # the newest submission's
-                    if queued.state == "COMPLETING" and queued.job in cancelled(entry):
-                        ending.add(queued.job)
+    for entry in everything(tasks):
+        task = tasks.get(entry.job_id or "")
+        if entry.run and entry.submission and task and entry.owns(task):
+            runs[entry.run] = task.job  # of the newest submission, which comes last
+            if task.state == "COMPLETING" and task.job in cancelled(entry.submission):
+                ending.add(task.job)
     leaving = {run: job for run, job in runs.items() if job in ending}
     return {run: job for run, job in runs.items() if run not in leaving}, leaving
-
-
-def _may_be_of(entry: Submission, task: queue.Queued) -> bool:
-    """False if Slurm reused an old id for another's job; some sites remove comments."""
-    return not task.comment or task.comment.startswith(f"repro:{entry.name}:")
-
-
-def completed(entry: Submission, tasks: Mapping[str, queue.Queued]) -> Submission:
-    """The entry with its missing ids filled in from the comments of queued jobs."""
-    if all(job.job_id is not None for job in entry.jobs):
-        return entry
-    ids: dict[str, int] = {}
-    for task in tasks.values():
-        match = COMMENT.fullmatch(task.comment)
-        if match and match["submission"] == entry.name:
-            ids[match["job"]] = int(task.job.partition("_")[0])
-    jobs = (job if job.job_id is not None else replace(job, job_id=ids.get(job.name)) for job in entry.jobs)
-    return replace(entry, jobs=tuple(jobs))
 
 
 def carry_out(plan: Plan) -> Submission:
@@ -213,7 +184,7 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
 
 def _look_for(job: PlannedJob, entry: Submission) -> int | None:
     try:
-        updated = completed(entry, queue.in_queue())
+        updated = numbered(entry, queue.in_queue())
     except UserError:
         return None
     return next(j.job_id for j in updated.jobs if j.name == job.name)

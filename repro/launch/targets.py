@@ -5,7 +5,7 @@ or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one 
 (``<paper>:table2:transformer-base``). Tables and rows are found through ``ours`` of the published files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from repro.recipe import (
 )
 from repro.record import RECORD_FILE, read_records, withdrawn
 from repro.reproduced import reproduced
-from repro.seeds import SeedChoice, show_seeds, unjudged
+from repro.seeds import SeedChoice, show_ranges, unjudged
 from repro.yamls import read_yaml
 
 
@@ -36,7 +36,6 @@ class RunSpec:
         seed: the run's seed.
         run_id: ``<experiment>/<scale>/s<seed>-<hash8>``.
         run_dir: the run's folder.
-        config_hash: SHA-256 over the recipe's signature.
         done: a record of this experiment, scale, seed and configuration exists.
         settings: the overrides, one word each: ``--trainer.max_steps=10``.
         stores: names of the stores that it reads: of data, and of pretrained weights.
@@ -49,7 +48,6 @@ class RunSpec:
     seed: int
     run_id: str
     run_dir: Path
-    config_hash: str
     done: bool = False
     settings: tuple[str, ...] = ()
     stores: tuple[str, ...] = ()
@@ -94,20 +92,17 @@ def resolve_targets(
     """
     if scale not in SCALES:
         raise UserError(f"unknown scale {scale!r}{nearest(scale, SCALES)}; choose one of {', '.join(SCALES)}")
-    chosen = [e for e in named_experiments(targets) if scale in scales_of(e)]
     outright = [t for t in targets if "/" in t and t in experiments()]
     for experiment in outright:
         load_recipe(experiment, scale)  # raises for a scale it lacks
-    if not chosen:
-        names = ", ".join(targets) or "the configs folder"
-        others = sorted({s for e in named_experiments(targets) for s in scales_of(e)}, key=SCALES.index)
-        hint = f"; there is: {', '.join(others)}" if others else ""
-        raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
+    chosen = experiments_at(targets, scale)
     on_gpu = _ON_GPU.get(str(dict(overrides or ()).get("trainer.accelerator")))
-    done = frozenset(r for r in (recorded() if done is None else done) if on_gpu in (None, r[-1]))
+    matching = {r[:-1] for r in (recorded() if done is None else done) if on_gpu in (None, r[-1])}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [_spec(recipe, seed, done, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)]
+    return [
+        _spec(recipe, seed, matching, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)
+    ]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -128,7 +123,7 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
         recipe = load_recipe(spec.start_from, spec.scale)
     except UserError as error:
         raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
-    before = _spec(recipe, spec.seed, frozenset(), ())
+    before = _spec(recipe, spec.seed, (), ())
     return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
 
 
@@ -140,7 +135,9 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
     """A line that names the recipes with fewer judged seeds than requested, if there are any."""
     judged = {spec.experiment: spec.judged for spec in specs}
-    few = [f"{e} has {show_seeds(declared)}" for e, declared in judged.items() if len(declared) < seeds.count]
+    few = [
+        f"{e} has {show_ranges(declared)}" for e, declared in judged.items() if len(declared) < seeds.count
+    ]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
 
 
@@ -159,7 +156,23 @@ def named_experiments(targets: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) -> RunSpec:
+def experiments_at(targets: Sequence[str], scale: str) -> list[str]:
+    """Returns the experiments of the targets that have this scale.
+
+    Raises:
+        UserError: there is none.
+    """
+    named = named_experiments(targets)
+    chosen = [experiment for experiment in named if scale in scales_of(experiment)]
+    if not chosen:
+        names = ", ".join(targets) or "the configs folder"
+        others = sorted({s for e in named for s in scales_of(e)}, key=SCALES.index)
+        hint = f"; there is: {', '.join(others)}" if others else ""
+        raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
+    return chosen
+
+
+def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[str, ...]) -> RunSpec:
     data = recipe.config.get("data")
     arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
     return RunSpec(
@@ -168,10 +181,7 @@ def _spec(recipe: Recipe, seed: int, done: Recorded, settings: tuple[str, ...]) 
         seed=seed,
         run_id=recipe.run_id(seed),
         run_dir=recipe.run_dir(seed),
-        config_hash=recipe.config_hash,
-        done=any(
-            (recipe.experiment, recipe.scale, seed, recipe.config_hash, gpu) in done for gpu in (True, False)
-        ),
+        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
         settings=settings,
         stores=tuple(
             store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from repro.recipe import SCALES, Recipe
+from repro.recipe import Recipe
 
-STATES = ("dirty", "no-commit", "warm-start")  # of a run, as tags
 MOST = 64  # characters of a tag
 
 
@@ -24,23 +23,17 @@ def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
 
     Args:
         recipe: resolved.
-        states: some of :data:`STATES`.
-
-    Raises:
-        ValueError: an unknown scale or state.
+        states: of :func:`states_of`.
     """
-    for word, known in ((recipe.scale, SCALES), *((state, STATES) for state in states)):
-        if word not in known:
-            raise ValueError(f"{word!r} is not a tag; tags are {', '.join(known)}")
     tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
     return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
 
 
 def states_of(facts: Mapping[str, object]) -> list[str]:
     """The states that follow from a run's facts: uncommitted changes, no commit, weights of another run."""
-    applies = {
+    states = {
         "dirty": facts.get("dirty"),
         "no-commit": "commit" in facts and facts["commit"] is None,
         "warm-start": facts.get("start_from"),
     }
-    return [state for state in STATES if applies[state]]
+    return [state for state, applies in states.items() if applies]

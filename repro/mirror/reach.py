@@ -48,16 +48,11 @@ def reachable(within_s: float = PROBE_S) -> bool:
 
 def has_key(host: str) -> bool:
     """Whether a key is set for the host, in the environment or in ``.netrc``."""
-    return key_for(host) is not None
-
-
-def key_for(host: str) -> str | None:
-    """The key for the host, which must never be printed; None if there is none."""
     if os.environ.get("WANDB_API_KEY"):
-        return os.environ["WANDB_API_KEY"]
+        return True
     try:
         logins = netrc.netrc(os.environ.get("NETRC"))
     except (OSError, netrc.NetrcParseError):
-        return None
+        return False
     names = CLOUD_HOSTS if host in CLOUD_HOSTS else (host,)
-    return next((login[2] for login in map(logins.authenticators, names) if login is not None), None)
+    return any(logins.authenticators(name) for name in names)

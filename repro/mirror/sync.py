@@ -7,17 +7,15 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
-from repro.events import ENDS, EVENTS_FILE, read, status
+from repro.events import ENDS, EVENTS_FILE, is_fresh, read, status
 from repro.mirror import LOG_FILE, command, environment, note_of
 from repro.mirror.client import rows_of
 from repro.mirror.process import BUSY
 
 PATIENCE_S = 180.0  # for one run, and
 ROWS_PER_S = 200  # at least
-SILENT_S = 120.0  # without an event, after which a run is not believed to run
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         running_too: also for running runs.
     """
     note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
-    running = goes_on(state)
+    running = state["state"] not in ENDS and is_fresh(state)
     if running and not running_too:
         return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
     if note.get("bytes") == path.stat().st_size and (running or note.get("state") == state["state"]):
@@ -85,14 +83,6 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
     if code:
         return Synced(run, "missing", 0, n_rows, f"W&B did not take it; {folder / LOG_FILE} may say more")
     return Synced(run, "complete", unsent, n_rows)
-
-
-def goes_on(state: Mapping[str, object]) -> bool:
-    """Whether a run is active according to its status."""
-    if state.get("state") in ENDS:
-        return False
-    age = datetime.now(UTC) - datetime.fromisoformat(str(state["updated"]))
-    return age.total_seconds() < SILENT_S
 
 
 def _call(folder: Path, limit_s: float, *options: str) -> int | None:

@@ -52,9 +52,7 @@ class Curves(Callback):
         return {"events": 0, "tokens": self.tokens, "wall_seconds": self.wall_seconds, "pending": pending}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if "curves" in state_dict:  # of a checkpoint from before there were events
-            self.known = events.from_curves(state_dict["curves"])
-        elif self.events is not None and self.source is not None:
+        if self.events is not None and self.source is not None:
             self.known = events.prefix(self.source, state_dict["events"])
             if self.source != self.events.path:
                 self.known = events.only_metrics(self.known)
@@ -110,12 +108,13 @@ class Curves(Callback):
         for name, value in outputs["sums"].items():
             value = value.double() if isinstance(value, Tensor) else value
             self._sums[name] = self._sums[name] + value if name in self._sums else value
-        if not at_update(trainer, batch_idx):
-            return
-        step = trainer.global_step
-        if step % self.every_steps == 0 or step == trainer.max_steps or validation_due(trainer):
+        if at_update(trainer, batch_idx) and self.is_due(trainer, trainer.global_step):
             # before the checkpoint of this step: a resumed run does not repeat it
             self.point(trainer, pl_module)
+
+    def is_due(self, trainer: Trainer, step: int) -> bool:
+        """Whether an update ends in a point of the curves."""
+        return step % self.every_steps == 0 or step == trainer.max_steps or validation_due(trainer, step)
 
     def point(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Adds up what came since the last point."""

@@ -87,7 +87,7 @@ class Observer(Callback):
 
     def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:
         """Computes norms of the gradients, unscaled and not clipped; they are the same on every rank."""
-        if looks(trainer) and point_follows(trainer, self.curves.every_steps):
+        if looks(trainer) and self.curves.is_due(trainer, trainer.global_step + 1):
             trained = [p for p in pl_module.parameters() if p.requires_grad]
             grads = [p.grad for p in trained if p.grad is not None]
             self._norms = {
@@ -129,14 +129,6 @@ class Observer(Callback):
 def looks(trainer: Trainer) -> bool:
     """Whether this process logs."""
     return trainer.is_global_zero and bool(trainer.loggers)
-
-
-def point_follows(trainer: Trainer, every_steps: int) -> bool:
-    """Whether the update that is about to be made ends in a point of the curves."""
-    step = trainer.global_step + 1
-    every = trainer.val_check_batch if trainer.enable_validation else None
-    due = isinstance(every, int) and step * trainer.accumulate_grad_batches % every == 0
-    return bool(step % every_steps == 0 or step == trainer.max_steps or due)
 
 
 def peak_of(trainer: Trainer) -> float | None:

@@ -2,19 +2,14 @@
 
 import sys
 import time
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ProgressBar
 from tqdm import tqdm
 
+from repro.training.callbacks import Curves
 from repro.training.loops import at_update
-
-
-class HasLatest(Protocol):
-    """Has the latest figures of training by name."""
-
-    latest: dict[str, float]
 
 
 class Progress(ProgressBar):
@@ -25,7 +20,7 @@ class Progress(ProgressBar):
         plain_every_s: seconds between two plain lines.
     """
 
-    def __init__(self, curves: HasLatest, plain_every_s: float = 20.0) -> None:
+    def __init__(self, curves: Curves, plain_every_s: float = 20.0) -> None:
         super().__init__()
         self.curves = curves
         self.plain_every_s = plain_every_s
@@ -65,8 +60,8 @@ class Progress(ProgressBar):
         elif time.monotonic() - self._printed_at > self.plain_every_s:
             self._printed_at = time.monotonic()
             step, total = trainer.global_step, trainer.max_steps
-            left = self.seconds_left(step, total)
-            print(f"step {step}/{total}  {self._text()}  {clock(left)} left", file=sys.stderr, flush=True)
+            left = tqdm.format_interval(self.seconds_left(step, total))
+            print(f"step {step}/{total}  {self._text()}  {left} left", file=sys.stderr, flush=True)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._bar is None or trainer.sanity_checking or trainer.state.fn != "fit":
@@ -90,10 +85,3 @@ class Progress(ProgressBar):
         """Seconds to the last update at the pace since this process began."""
         began, first = self._began
         return (time.monotonic() - began) / max(step - first, 1) * (total - step)
-
-
-def clock(seconds: float) -> str:
-    """``3:05`` or ``1:02:03``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -15,7 +15,7 @@ from repro import files
 from repro.data.table import DATA_FILE
 from repro.experiment.run import claimed
 from tests.conftest import TrainedRun
-from tests.workshop import PAPER, TINY, Workshop, call
+from tests.workshop import TINY, Workshop, call
 
 RUN = ("run", TINY, "--scale", "cpu")
 
@@ -265,16 +265,3 @@ def test_two_runs_never_share_a_folder(workshop: Workshop) -> None:
         call(*RUN).refused(load_recipe(TINY, "cpu").run_id(1))
     assert nothing_written(workshop)
     assert call(*RUN).code == 0
-
-
-def test_a_damaged_record_is_named(own_run: TrainedRun) -> None:
-    path = own_run.workshop.records()[0]
-    path.write_bytes(path.read_bytes()[:200])
-    for words, code in (
-        (("tables",), 1),
-        (("list",), 1),
-        (("reproduce", PAPER, "--scale", "cpu", "--dry-run"), 0),
-    ):
-        output = call(*words)
-        assert (output.code, path.name in output.err) == (code, True), words
-        assert "Traceback" not in output.err

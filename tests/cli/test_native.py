@@ -1,14 +1,11 @@
 """fit, validate, test, predict: plain LightningCLI over the same recipes."""
 
-import io
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
-from repro.cli import native
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
 from repro.training.checkpoints import read
@@ -108,25 +105,3 @@ def test_predict_prints_every_translation_in_order(config: Path, fitted: Path) -
     output = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
     assert output.code == 0, output.err
     assert output.out.count("\n") == 15
-
-
-@pytest.mark.parametrize(
-    ("parts", "passed"),
-    [
-        (["usage: repro", "\nerror: x"], ""),
-        (["us", "age: repro", "\nerror: x"], ""),
-        (["use", "ful ", "usage: "], "useful usage: "),
-        (["", "step 1 "] * 9, "step 1 " * 9),
-    ],
-)
-def test_a_usage_error_is_kept_whole_and_of_all_else_the_end(
-    monkeypatch: pytest.MonkeyPatch, parts: list[str], passed: str
-) -> None:
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setattr(native, "TAIL", 10)
-    tee = native._Tee()
-    for part in parts:
-        tee.write(part)
-    whole = "".join(parts)
-    assert tee.captured == (whole[-10:] if passed else whole)
-    assert sys.stderr.getvalue() == passed  # type: ignore[attr-defined]

@@ -229,31 +229,14 @@ def test_completion_for_bash_is_a_valid_script(workshop: Workshop) -> None:
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
 
 
-def test_submit_prints_a_script_that_runs_the_experiment(workshop: Workshop) -> None:
-    output = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "2", "--dry-run")
-    assert output.code == 0, output.err
-    assert output.out.startswith("#!/bin/bash")
-    assert "#SBATCH --open-mode=append" in output.out
-    assert TINY in output.out
-    assert "runs: 2 to submit, 0 already recorded" in output.err
-    assert subprocess.run(["bash", "-n"], input=output.out, text=True, check=False).returncode == 0
-
-
-def test_submit_leaves_out_what_is_recorded(trained: TrainedRun) -> None:
-    output = call("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--seeds", "1", "--dry-run")
-    assert (output.code, output.out) == (0, "")
-    assert "nothing to submit" in output.err
-
-
 def test_doctor_shows_its_checks_and_fails_where_one_fails(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from repro.cli import doctor
 
-    fine = doctor.Check("disk", "ok", "plenty")
-    monkeypatch.setattr(
-        doctor, "checks", lambda: [fine, doctor.Check("slurm", "warn", "none here", "use one")]
-    )
+    fine = doctor.Check("ok", "plenty")
+    slurm = doctor.Check("warn", "none here", "use one")
+    monkeypatch.setattr(doctor, "checks", lambda: {"disk": fine, "slurm": slurm})
     output = call("doctor")
     assert output.code == 0
     assert [line.split()[:2] for line in output.out.splitlines()] == [["ok", "disk"], ["warn", "slurm"]]
@@ -264,7 +247,6 @@ def test_doctor_shows_its_checks_and_fails_where_one_fails(
         "detail": "plenty",
         "remedy": "",
     }
-    monkeypatch.setattr(
-        doctor, "checks", lambda: [fine, doctor.Check("data", "fail", "gone", "bring it back")]
-    )
+    data = doctor.Check("fail", "gone", "bring it back")
+    monkeypatch.setattr(doctor, "checks", lambda: {"disk": fine, "data": data})
     assert call("doctor").code == 1

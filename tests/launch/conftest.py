@@ -7,6 +7,7 @@ import pytest
 
 from repro.launch.slurm.render import Places
 from repro.launch.targets import RunSpec
+from repro.recipe import load_recipe
 from repro.record import RunRecord, write_record
 from repro.seeds import SeedChoice
 
@@ -74,7 +75,7 @@ class World:
 
     def record(self, spec: RunSpec, config_hash: str | None = None) -> None:
         """Writes the record of a finished run."""
-        config_hash = config_hash or spec.config_hash
+        config_hash = config_hash or load_recipe(spec.experiment, spec.scale).config_hash
         write_record(
             RunRecord(
                 experiment=spec.experiment, scale=spec.scale, seed=spec.seed, run_id=spec.run_id,
@@ -120,4 +121,4 @@ def spec(experiment: str = "alpha/base", scale: str = "paper", seed: int = 1) ->
     """A run that needs no recipe to be hashed."""
     run_id = f"{experiment}/{scale}/s{seed}-01234567"
     folder = Path("/scratch/me/runs") / run_id
-    return RunSpec(experiment, scale, seed, run_id, folder, "0" * 64, stores=("pairs",))
+    return RunSpec(experiment, scale, seed, run_id, folder, stores=("pairs",))

@@ -13,7 +13,7 @@ import pytest
 
 from repro.events import EVENTS_FILE, encode
 from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
-from repro.launch.status.state import RunState, run_states
+from repro.launch.status.state import RunState, survey
 from tests.launch.conftest import World
 
 NAME = "20260101T000000Z-aa"
@@ -157,5 +157,5 @@ def submitted(world: World, slurm: FakeSlurm) -> Submission:
 
 def only(targets: tuple[str, ...] = ()) -> RunState:
     """The one row of the table."""
-    (row,) = run_states(targets)
+    (row,) = survey(targets, old_too=True).rows
     return row

@@ -19,16 +19,14 @@ def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
 
 def test_the_sum_over_runs(world: World) -> None:
     specs = resolve_targets(["alpha/base", "beta/only"], "paper", named(1, 2, 3))
-    text = "\n".join(describe_cost(specs, load_profile("site").resources))
+    text = "\n".join(describe_cost(specs, load_profile("site")))
     assert "288 GPU hours, 36 h of runs (8 x NVIDIA P100)" in text
     assert "unknown for beta/only" in text
     assert "6 x 8 GPUs for up to 1-00:00:00 an attempt, at most 1152 GPU hours" in text
 
 
 def test_a_cpu_run_costs_no_gpu(world: World) -> None:
-    text = "\n".join(
-        describe_cost(resolve_targets(["alpha/base"], "cpu", named(1)), load_profile("cpu").resources)
-    )
+    text = "\n".join(describe_cost(resolve_targets(["alpha/base"], "cpu", named(1)), load_profile("cpu")))
     assert "0 GPU hours, 0.5 h of runs (2 CPU cores)" in text
     assert "2 CPU cores, no GPU" in text
     assert "unknown" not in text
@@ -36,7 +34,7 @@ def test_a_cpu_run_costs_no_gpu(world: World) -> None:
 
 def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None:
     world.write("clusters/short.yaml", 'time: "00:05:00"\ngpus_per_node: 0\n')
-    short = load_profile("short").resources
+    short = load_profile("short")
     first, second = resolve_targets(["alpha/base"], "cpu", named(1, 2))
     assert describe_start([first], short) == []
     for spec, seconds in ((first, 95), (second, 300)):
@@ -48,7 +46,7 @@ def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None
     (first.run_dir / EVENTS_FILE).unlink()
     with pytest.raises(UserError, match=r"with 00:05:00 .* after 180 s, .* took 300 s"):
         describe_start([first], short)
-    assert describe_start([first], load_profile("cpu").resources) != []
+    assert describe_start([first], load_profile("cpu")) != []
 
 
 @pytest.mark.parametrize(

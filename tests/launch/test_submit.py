@@ -343,6 +343,6 @@ def test_a_wrong_cluster_is_reported_before_the_queue_is_asked(world: World, clu
 
 def test_an_unwritable_folder(world: World, cluster: FakeCluster) -> None:
     world.write("runs", "a file where the folder should be")
-    with pytest.raises(UserError, match="set REPRO_RUNS"):
+    with pytest.raises(UserError, match="make the folder writable"):
         submit(request("alpha/base"), quiet)
     assert cluster.calls("sbatch") == []

@@ -4,6 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.targets import few_seeds, named_experiments, not_judged, resolve_targets, without_scale
+from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
 from tests.launch.conftest import World, named
 from tests.workshop import PAPER
@@ -43,10 +44,10 @@ def test_each_run_once_in_the_order_named(world: World) -> None:
 
 def test_a_run_knows_its_folder(world: World) -> None:
     (result,) = resolve_targets(["alpha/base"], "cpu", named(2))
-    assert result.run_id == f"alpha/base/cpu/s2-{result.config_hash[:8]}"
+    assert result.run_id == f"alpha/base/cpu/s2-{load_recipe('alpha/base', 'cpu').hash8}"
     assert result.run_dir == world.root / "runs" / result.run_id
     (other,) = resolve_targets(["alpha/base"], "paper", named(2))
-    assert other.config_hash != result.config_hash
+    assert other.run_id[-8:] != result.run_id[-8:]
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_record_of_another_device_saves_no_run_that_names_one(world: World) ->
     world.record(first)  # on a GPU: it names no threads
     for accelerator, done in (("gpu", True), ("cpu", False)):
         (spec,) = resolve_targets(["alpha/base"], "cpu", named(1), [("trainer.accelerator", accelerator)])
-        assert (spec.config_hash, spec.done) == (first.config_hash, done)
+        assert (spec.run_id, spec.done) == (first.run_id, done)
 
 
 def test_named_experiments_needs_no_scale(world: World) -> None:

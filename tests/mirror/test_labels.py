@@ -30,14 +30,6 @@ def test_tags_are_paper_scale_tables_and_states_and_nothing_else() -> None:
     assert all(len(tag) <= 64 for tag in labels.tags(recipe(experiment="p" * 100 + "/x")))
 
 
-@pytest.mark.parametrize("state", ["", "fast", "dirty "])
-def test_a_tag_of_no_list_is_refused(state: str) -> None:
-    with pytest.raises(ValueError, match="no-commit, warm-start"):
-        labels.tags(recipe(), [state])
-    with pytest.raises(ValueError, match="'huge'"):
-        labels.tags(recipe("huge"))
-
-
 @pytest.mark.parametrize(
     ("facts", "states"),
     [

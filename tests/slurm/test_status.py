@@ -10,7 +10,7 @@ from repro.events import status as status_of
 from repro.launch.cancel import cancel, candidates
 from repro.launch.slurm.queue import history, in_queue
 from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
-from repro.launch.status.state import run_states
+from repro.launch.status.state import survey
 from tests.slurm.control import Cluster
 from tests.slurm.project import PYTHON, Project
 from tests.workshop import TINY
@@ -50,7 +50,7 @@ def submit(cluster: Cluster, script: str, *options: str, tasks: int = 1) -> str:
 
 
 def states(*targets: str) -> dict[str, str]:
-    return {str(row.job).partition("_")[2]: row.label for row in run_states(targets)}
+    return {str(row.job).partition("_")[2]: row.label for row in survey(targets, old_too=True).rows}
 
 
 def test_each_way_to_end_is_told_apart(here: Cluster) -> None:
@@ -91,10 +91,10 @@ def test_a_requeued_job_says_so_and_counts(here: Cluster) -> None:
     here.wait_log(task, "up")
     here.run("scontrol", "requeue", task)
     here.wait(task, "PENDING")
-    (row,) = run_states()
+    (row,) = survey(old_too=True).rows
     assert (row.state, row.restarts, row.reason) == ("requeued", 1, "BeginTime")
     here.wait(task, "RUNNING")
-    (row,) = run_states()
+    (row,) = survey(old_too=True).rows
     assert (row.state, row.restarts, row.job) == ("starting", 1, task)
 
 

@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.events import EventLog
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO, checkpoint_path, read
-from repro.training.progress import Progress, clock
+from repro.training.progress import Progress
 from repro.training.saving import Checkpoints, StepCheckpoints
 from tests.tasks.toy import Toy, train, train_logged
 
@@ -89,16 +89,6 @@ def test_state_survives() -> None:
     assert 1000.0 < again.wall_seconds < 1100.0, "time adds up over restarts"
 
 
-def test_curves_in_a_checkpoint_of_an_earlier_version_are_read() -> None:
-    drawn = {"train/loss": [[1, 2.0], [2, 1.5]], "train/lr": [[1, 0.1], [2, 0.2]], "val/loss": [[2, 1.25]]}
-    again = Curves()
-    again.load_state_dict(
-        {"curves": drawn, "tokens": 7, "wall_seconds": 0.0, "pending": {"sums": [], "seconds": 0.0}}
-    )
-    assert again.curves == drawn
-    assert [event["kind"] for event in events.decode(again.known)] == ["train", "train", "val"]
-
-
 def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
     curves = Curves()
     curves.curves = {"train/loss": [[step, step / 3] for step in range(1, 1001)]}
@@ -115,11 +105,6 @@ def test_plain_progress(capsys: pytest.CaptureFixture[str]) -> None:
     assert "step 2/3  loss 1.000" in output
     assert "tokens/s" in output
     assert "step 3/3  val/loss 3" in output
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(5, "0:05"), (65.4, "1:05"), (3723, "1:02:03")])
-def test_clock(seconds: float, text: str) -> None:
-    assert clock(seconds) == text
 
 
 def test_the_share_of_a_step_sums_to_the_mean_over_all_tokens() -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import secrets
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
@@ -22,6 +22,10 @@ _FIELDS = (
 )  # fmt: skip
 _NOTHING = ("", "N/A", "(null)", "None")
 _OWN_SETTINGS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SLURM_TIME_FORMAT")
+
+
+class Unanswered(UserError):
+    """A command of Slurm's did not answer; of ``sbatch``, whether the job is queued stays open."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +166,24 @@ def _expand(job: str) -> Iterator[str]:
             yield from (f"{match[1]}_{i}" for i in range(first, last + 1, max(step, 1)))
 
 
-def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+def call_slurm(
+    words: Sequence[str], env: Mapping[str, str] | None = None, patience_s: float | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Calls one of Slurm's commands and returns the result for any exit code.
 
+    Args:
+        words: the command and its arguments.
+        env: its environment; by default this process's without the user's settings for such commands.
+        patience_s: by default :data:`PATIENCE`.
+
     Raises:
-        UserError: it is missing, cannot be started, or does not answer within :data:`PATIENCE` seconds.
+        UserError: it cannot be started.
+        Unanswered: it does not answer in time.
     """
-    env = {key: value for key, value in os.environ.items() if not key.startswith(_OWN_SETTINGS)}
-    env["LC_ALL"] = "C.UTF-8"
+    if env is None:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(_OWN_SETTINGS)}
+        env = {**kept, "LC_ALL": "C.UTF-8"}
+    limit = PATIENCE if patience_s is None else patience_s
     try:
         return subprocess.run(
             list(words),
@@ -178,20 +192,21 @@ def call_slurm(words: Sequence[str]) -> "subprocess.CompletedProcess[str]":
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            timeout=PATIENCE,
+            timeout=limit,
             check=False,
         )
-    except FileNotFoundError:
-        raise UserError(f"{words[0]} is not on PATH; do this on the cluster's login node") from None
     except subprocess.TimeoutExpired:
-        raise UserError(
-            f"{words[0]} did not answer within {PATIENCE:.0f} s; Slurm is busy or away, try again"
+        raise Unanswered(
+            f"{words[0]} did not answer within {limit:.0f} s; Slurm is busy or away, try again"
         ) from None
     except OSError as error:
-        raise UserError(f"{words[0]} cannot be started: {error.strerror}; correct PATH") from None
+        raise UserError(
+            f"{words[0]} is not on PATH or cannot be started ({error.strerror}); do this on the cluster's login node"
+        ) from None
 
 
 def complaint(done: "subprocess.CompletedProcess[str]") -> str:
-    """The first line of what a command wrote on stderr, or its exit code."""
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-    return lines[0] if lines else f"exit code {done.returncode}"
+    """The different lines of a command on stderr in one line, without its name, or its exit code."""
+    lines = [re.sub(rf"^{done.args[0]}: (error: )?", "", line.strip()) for line in done.stderr.splitlines()]
+    plain = [re.sub(r"[\x00-\x1f\x7f]", " ", line) for line in lines if line]
+    return ", ".join(dict.fromkeys(plain)) or f"exit code {done.returncode}, no message"

@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +18,9 @@ from repro.errors import UserError
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
-from repro.launch.status.secret_check import refuse_secrets
 from repro.launch.targets import RunSpec
 from repro.paths import SHARED, data_dir, results_dir, runs_dir
-from repro.recipe import SCALES
+from repro.seeds import show_ranges
 
 if TYPE_CHECKING:
     import jinja2
@@ -85,6 +83,12 @@ def render_script(
     Raises:
         UserError: too many runs, or a value that cannot be written into a script.
     """
+    if profile.container is not None:
+        _check_mounts(places)
+    if len(job.tasks) > LARGEST_ARRAY:
+        raise UserError(
+            f"{len(job.tasks)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
+        )
     template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
     name = validation.job_name(job.name)
     script = _template(template).render(
@@ -92,20 +96,17 @@ def render_script(
         comment=_comment(places.submission.name, name, remark),
         dependency=_dependency(dependency),
         profile=profile,
-        queue=profile.queue,
-        resources=profile.resources,
         warning=validation.WARNING_S,
-        surroundings=profile.surroundings,
-        container=_container(profile, places),
-        strategy="ddp" if profile.resources.ranks > 1 else "auto",
+        container=profile.container,
+        strategy="ddp" if profile.ranks > 1 else "auto",
         work=_sbatch_folder("the folder to submit from", places.work),
         submission=_sbatch_folder("the folder of the submission", places.submission),
         variables=places.variables,
-        array=_ranges(list(job.tasks)),
+        array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run) for index, run in job.tasks.items()},
-        stage=_stage_folder(profile.surroundings.stage_data),
+        stage=_stage_folder(profile.stage_data),
     )
-    refuse_secrets("the script", script)
+    validation.refuse_secrets("the script", script)
     return script
 
 
@@ -136,21 +137,6 @@ def _template(name: str) -> "jinja2.Template":
     return environment.get_template(name)
 
 
-def _ranges(indices: Sequence[int]) -> str:
-    """``0, 1, 2, 5`` → ``0-2,5``."""
-    if len(indices) > LARGEST_ARRAY:
-        raise UserError(
-            f"{len(indices)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
-        )
-    pieces: list[list[int]] = []
-    for i in sorted(indices):
-        if pieces and pieces[-1][1] == i - 1:
-            pieces[-1][1] = i
-        else:
-            pieces.append([i, i])
-    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in pieces)
-
-
 def _sbatch_folder(name: str, folder: Path) -> str:
     if not validation.FOLDER.fullmatch(str(folder)):
         raise UserError(
@@ -162,9 +148,6 @@ def _sbatch_folder(name: str, folder: Path) -> str:
 
 def _run(run: RunSpec) -> dict[str, str]:
     validation.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
-    if run.scale not in SCALES:
-        raise UserError(f"scale: {run.scale!r}; choose one of {', '.join(SCALES)}")
-    seed = str(validation.count("seed", run.seed, 0))
     stores = [validation.inner_path("store", store, "multi30k") for store in run.stores]
     for word in run.settings:
         key = word[2:].partition("=")[0]
@@ -173,23 +156,21 @@ def _run(run: RunSpec) -> dict[str, str]:
                 f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
             )
     return {
-        "arguments": shlex.join([run.experiment, "--scale", run.scale, "--seed", seed, *run.settings]),
+        "arguments": shlex.join(
+            [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *run.settings]
+        ),
         "folder": shlex.quote(str(run.run_dir.absolute())),
         "stores": shlex.join(stores),
     }
 
 
-def _container(profile: Profile, places: Places) -> dict[str, str] | None:
-    """Image and mounts as values of srun's options; the suite's own folders are mounted where the shell knows them."""
-    container = profile.surroundings.container
-    if container is None:
-        return None
+def _check_mounts(places: Places) -> None:
+    """Checks the suite's own folders, which the script mounts into the container."""
     for folder in (places.work, *places.variables.values()):
         if not validation.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
             raise UserError(
                 f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"
             )
-    return {"image": container.image, "mounts": ",".join(container.mounts)}
 
 
 def _stage_folder(stage: str | None) -> str | None:

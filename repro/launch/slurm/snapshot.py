@@ -9,10 +9,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from repro.errors import ReproError, UserError
-from repro.launch.status.secret_check import refuse_secrets
+from repro.errors import UserError
+from repro.files import writing
+from repro.launch.slurm.validation import refuse_secrets
 from repro.paths import INSTALLED, PROJECT, configs_dir
-from repro.record import write_atomic
 from repro.source import SNAPSHOT_FACTS, git, release, state
 
 FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
@@ -57,20 +57,13 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
     """Writes the files of :func:`read_sources` below a folder that is not there yet.
 
     Raises:
-        ReproError: the disk is full, or the folder cannot be written to.
+        UserError, ReproError: as :func:`repro.files.writing`.
     """
-    for parent in sorted({(folder / name).parent for name in files}):
-        parent.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
-        if name == SNAPSHOT_FACTS:
-            continue
-        try:
-            (folder / name).write_bytes(data)
-        except OSError as error:
-            raise ReproError(
-                f"cannot write {folder / name}: {error.strerror}; correct that and submit again"
-            ) from None
-    write_atomic(folder / SNAPSHOT_FACTS, files[SNAPSHOT_FACTS])
+        path = folder / name
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:

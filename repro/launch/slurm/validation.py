@@ -8,6 +8,7 @@ UserError.
 import contextlib
 import json
 import math
+import os
 import re
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ SETTING = re.compile(r"compile|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")  #
 REMARK = re.compile(r"[\w .,:;+=/@()!?-]+")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
+SHORTEST_SECRET = 8  # characters; shorter values ("1", "none") would be found in any text
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
 # Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
 RESERVED_JOB_NAMES = ("bash", "interactive")
@@ -122,31 +124,33 @@ def lines(label: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
-def setup_lines(value: object) -> tuple[str, ...]:
+def setup_lines(label: str, value: object) -> tuple[str, ...]:
     """Shell lines, written into the script unchanged; refuses one that sets a secret."""
-    commands = lines("setup", value)
+    commands = lines(label, value)
     for line in commands:
         for name in re.findall(r"([A-Za-z_][A-Za-z0-9_]*)=", line):
-            _refuse_secret(f"setup sets {name}", name)
+            _refuse_secret(label, name)
     return commands
 
 
-def environment(value: object) -> dict[str, str]:
+def environment(label: str, value: object) -> dict[str, str]:
     """Names and values to export. Secrets are refused by name; the value is never repeated."""
     if not isinstance(value, dict):
-        raise UserError(f"env: {type(value).__name__} is not a mapping of names to values")
+        raise UserError(f"{label}: {type(value).__name__} is not a mapping of names to values")
     out = {}
     for name, content in value.items():
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-            raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
-        _refuse_secret(f"env sets {name}", name)
+            raise UserError(f"{label}: {name!r} is not a variable name; use letters, digits and _")
+        _refuse_secret(label, name)
         if OWN_VARIABLE.fullmatch(name):
             remedy = REMEDIES.get(name, "set it in the shell you submit from")
-            raise UserError(f"env sets {name}, which the job's script sets: {remedy}")
+            raise UserError(f"{label} sets {name}, which the job's script sets: {remedy}")
         if isinstance(content, bool) or not isinstance(content, str | int | float):
-            raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
+            raise UserError(
+                f'{label}: {name} is neither text nor a number; write it in quotes, like {name}: "1"'
+            )
         if "\0" in str(content) or "\n" in str(content):
-            raise UserError(f"env: {name} holds a line break or NUL; a variable's value is one line")
+            raise UserError(f"{label}: {name} holds a line break or NUL; a variable's value is one line")
         out[name] = str(content)
     return out
 
@@ -154,19 +158,38 @@ def environment(value: object) -> dict[str, str]:
 def _refuse_secret(label: str, name: str) -> None:
     if SECRET.search(name):
         raise UserError(
-            f"{label}: secrets are never written into scripts; export it in the shell you submit from "
+            f"{label} sets {name}: secrets are never written into scripts; export it in the shell you submit from "
             "(Slurm passes it on) or keep it in ~/.netrc"
         )
 
 
-def time_limit(value: object) -> str:
+def refuse_secrets(place: str, text: str | bytes) -> None:
+    """Refuses text that holds the value of a secret variable of this shell.
+
+    Args:
+        place: where the text would be written, for the message: ``the script``, ``configs/x.yaml``.
+        text: what would be written.
+
+    Raises:
+        UserError: one is there; names the variable, never the value.
+    """
+    data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    secrets = {n: v for n, v in os.environ.items() if SECRET.search(n) and len(v) >= SHORTEST_SECRET}
+    for name, value in secrets.items():
+        if value.encode(errors="surrogateescape") in data:
+            raise UserError(
+                f"{place} would hold the value of ${name}; take it out, jobs see the variable itself"
+            )
+
+
+def time_limit(label: str, value: object) -> str:
     """A Slurm time limit as a string, ``[days-]hours:minutes:seconds``."""
     if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
-        raise UserError(f'time: {value!r} is a number; write it in quotes, like time: "24:00:00"')
-    limit = matching("time", value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
+        raise UserError(f'{label}: {value!r} is a number; write it in quotes, like {label}: "24:00:00"')
+    limit = matching(label, value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
     if 3600 * hours(limit) <= WARNING_S:
         raise UserError(
-            f"time: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
+            f"{label}: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
             'end; give it more, like "24:00:00"'
         )
     return limit

@@ -9,13 +9,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TextIO
 
-from repro.launch.status.job_state import moment
+from tabulate import tabulate
+
+from repro.events import moment
 from repro.launch.status.state import SHOWN_DAYS, RunState, Survey
 from repro.launch.status.summary import summarise
 
 # What matters less stands further to the right, where a narrow terminal cuts it off.
 _HEADINGS = ("run", "state", "step", "left", "last event", "loss", "tokens/s", "job", "restarts", "W&B")
-_RIGHT = (2, 3, 4, 5, 6, 8)  # columns of numbers
+_NUMBERS = ("step", "left", "last event", "loss", "tokens/s", "restarts")
 _REDRAW = "\x1b[H\x1b[2J"
 
 
@@ -33,15 +35,9 @@ def table(rows: Sequence[RunState], width: int | None = None) -> list[str]:
 
 
 def _aligned(rows: Sequence[RunState]) -> list[str]:
-    cells = [list(_HEADINGS), *map(_cells, rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in cells
-    ]
+    sides = ["right" if heading in _NUMBERS else "left" for heading in _HEADINGS]
+    lines = [list(_HEADINGS), *map(_cells, rows)]  # as `headers` tabulate would widen them
+    return tabulate(lines, tablefmt="plain", disable_numparse=True, colalign=sides).splitlines()
 
 
 def messages(rows: Sequence[RunState]) -> list[str]:

@@ -1,13 +1,13 @@
 """The facts about one run and the state that follows from them: queued, training, lost, done, ..."""
 
-import contextlib
 import fcntl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from repro.events import status
+from repro.events import is_fresh, moment, status
+from repro.files import lock
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.run_index import RunEntry
 from repro.mirror import url
@@ -15,7 +15,6 @@ from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
 LOCK_FILE = ".lock"
-SILENT = 120.0  # seconds without an event after which a run is not believed to be alive; it writes every 30
 
 ENDED = ("failed", "lost", "timeout", "node failed", "out of memory", "stopped", "cancelled", "done")
 UNDER_WAY = ("starting", "training", "testing")
@@ -70,22 +69,9 @@ def gather(entry: RunEntry) -> RunFacts:
         recorded = None
     job = facts.get("job")
     job = job if isinstance(job, str) else None
-    submitted = _digits(entry.submission.name.rpartition("-")[0]) if entry.submission else ""
-    later = _digits(str(facts.get("updated"))) > submitted
-    return RunFacts(entry, facts, recorded, job if "state" in facts and later else entry.job_id)
-
-
-def _digits(text: str) -> str:
-    """Year to second of a time, to be compared as text."""
-    return "".join(c for c in text if c.isdigit())[:14]
-
-
-def moment(text: object) -> datetime | None:
-    """A time of ISO 8601; one without a zone is local, as Slurm's are."""
-    try:
-        return datetime.fromisoformat(str(text)).astimezone(UTC)
-    except ValueError:
-        return None
+    submitted, updated = entry.submitted, moment(facts.get("updated"))
+    later = updated is not None and (submitted is None or updated > submitted)
+    return RunFacts(entry, facts, recorded, job if later else entry.job_id)
 
 
 def judge(facts: RunFacts) -> str:
@@ -146,26 +132,13 @@ def _local(facts: RunFacts) -> str:
     return "stopped" if state == "requeue" else str(state)
 
 
-def is_fresh(status: Mapping[str, object]) -> bool:
-    """Whether an event was written within the last :data:`SILENT` seconds."""
-    seconds = age(status)
-    return seconds is not None and seconds <= SILENT
-
-
-def age(status: Mapping[str, object]) -> float | None:
-    """Seconds since the last event; None where there is none."""
-    updated = moment(status.get("updated"))
-    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
-
-
 def is_held(folder: Path) -> bool:
     """Whether a process holds a run's folder."""
-    with contextlib.suppress(OSError), open(folder / LOCK_FILE) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
+    try:
+        with open(folder / LOCK_FILE) as file:
+            return not lock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
 
 
 def explain(facts: RunFacts, state: str) -> str:

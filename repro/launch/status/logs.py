@@ -62,21 +62,18 @@ class Tail:
         return clean(data)
 
 
-def choose(
-    word: str, scale: str | None = None, seed: int | None = None, entries: Sequence[RunEntry] | None = None
-) -> tuple[RunEntry, int]:
+def choose(word: str, scale: str | None = None, seed: int | None = None) -> tuple[RunEntry, int]:
     """Returns the run that a word names, in its last submission, and the number of matching runs.
 
     Args:
         word: see :func:`repro.launch.status.run_index.select`; a job means that submission, not the run's last.
         scale: only runs at this scale.
         seed: only runs of this seed.
-        entries: of :func:`repro.launch.status.run_index.everything`.
 
     Raises:
         UserError: an unknown word; no run of that scale and seed; a run of which Slurm has not taken the job.
     """
-    matches = select([word], everything() if entries is None else entries)
+    matches = select([word], everything())
     matches = [k for k in matches if scale in (None, k.scale) and seed in (None, k.seed)]
     if not matches:
         kind = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
@@ -136,17 +133,12 @@ def describe(events: Sequence[Event]) -> list[str]:
     """A line for each event, with its numbers or its state."""
     lines = []
     for event in events:
-        numbers = [
-            f"{name} {value:.4g}" for name, value in event.items() if "/" in name and _is_number(value)
-        ]
+        figures = {name: value for name, value in event.items() if "/" in name}
+        numbers = [f"{name} {x:.4g}" for name, x in figures.items() if isinstance(x, int | float)]
         words = [str(event[name]) for name in ("state", "message") if event.get(name)]
         moment = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         lines.append(clean("  ".join([moment, f"step {event['step']}", *words, *numbers]).encode()) + "\n")
     return lines
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float)
 
 
 def require_log_to_come(entry: RunEntry) -> None:

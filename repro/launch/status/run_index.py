@@ -4,9 +4,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from repro.errors import UserError, nearest
+from repro.events import moment
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.ledger import ArrayTask, Job, Submission, read_submissions
 from repro.launch.targets import named_experiments
@@ -54,6 +56,11 @@ class RunEntry:
         return f"{self.job.job_id}_{self.task.index}" if self.task else str(self.job.job_id)
 
     @property
+    def submitted(self) -> datetime | None:
+        """The time of its submission, from the submission's name."""
+        return moment(self.submission.name.rpartition("-")[0]) if self.submission else None
+
+    @property
     def log(self) -> Path | None:
         if self.submission is None or self.job is None or self.job.job_id is None:
             return None
@@ -63,15 +70,9 @@ class RunEntry:
         """Whether a task of the queue is this one: another cluster's may bear the same number."""
         if self.job_id != queued.job or self.submission is None or self.job is None:
             return False
-        return is_ours(self.submission, self.job, queued)
-
-
-def is_ours(submission: Submission, job: Job, queued: Queued) -> bool:
-    """Whether a task of the queue was submitted by this submission: by its comment, or its name where the
-    cluster has taken the comment away."""
-    if queued.comment:
-        return submission.name in queued.comment
-    return queued.name == job.name
+        if queued.comment:
+            return self.submission.name in queued.comment
+        return queued.name == self.job.name  # some sites remove comments
 
 
 def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:
@@ -85,22 +86,26 @@ def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:
         UserError: an entry of the ledger is damaged.
     """
     entries: list[RunEntry] = []
-    for submission in read_submissions():
+    for submission in (numbered(entry, queue or {}) for entry in read_submissions()):
         for job in submission.jobs:
-            numbered = _numbered(submission, job, queue or {})
-            runs = [RunEntry(task.run_id, submission, numbered, task) for task in job.tasks]
-            entries += runs or [RunEntry("", submission, numbered)]
+            runs = [RunEntry(task.run_id, submission, job, task) for task in job.tasks]
+            entries += runs or [RunEntry("", submission, job)]
     submitted = {entry.run for entry in entries}
     return entries + [RunEntry(run) for run in _folders() if run not in submitted]
 
 
-def _numbered(submission: Submission, job: Job, queue: Mapping[str, Queued]) -> Job:
-    if job.job_id is not None:
-        return job
-    for queued in queue.values():
-        if submission.name in queued.comment and queued.name == job.name:
-            return replace(job, job_id=int(queued.job.partition("_")[0]))
-    return job
+def numbered(submission: Submission, queue: Mapping[str, Queued]) -> Submission:
+    """Adds the missing numbers of a submission's jobs that are in the queue, by their comments and names."""
+    numbers = {
+        queued.name: int(queued.job.partition("_")[0])
+        for queued in queue.values()
+        if submission.name in queued.comment
+    }
+    jobs = [
+        job if job.job_id is not None else replace(job, job_id=numbers.get(job.name))
+        for job in submission.jobs
+    ]
+    return replace(submission, jobs=tuple(jobs))
 
 
 def _folders() -> list[str]:

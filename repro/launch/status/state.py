@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from repro.errors import UserError
+from repro.events import age, moment
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.job_state import (
@@ -15,11 +16,9 @@ from repro.launch.status.job_state import (
     FINAL,
     UNDER_WAY,
     RunFacts,
-    age,
     explain,
     gather,
     judge,
-    moment,
 )
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
@@ -112,21 +111,15 @@ class Survey:
     notes: list[str] = field(default_factory=list)
 
 
-def run_states(targets: Sequence[str] = ()) -> list[RunState]:
-    """Returns one row for each run that the targets name; see :func:`repro.launch.status.run_index.select`.
+def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
+    """The state of each run that the targets name, with notes on facts that could not be determined.
+
+    Args:
+        targets: see :func:`repro.launch.status.run_index.select`; none means all runs.
+        old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
 
     Raises:
         UserError: a target that means nothing, or a damaged entry of the ledger.
-    """
-    return survey(targets, old_too=True).rows
-
-
-def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
-    """The states of :func:`run_states`, with notes on facts that could not be determined.
-
-    Args:
-        targets: none means all runs.
-        old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
     """
     notes: list[str] = []
     entries = everything()  # before the queue: every job with a number here is or was in the queue
@@ -253,6 +246,5 @@ def _is_old(row: RunState) -> bool:
     """Whether a run ended long ago; one that never wrote a status counts from its submission."""
     if not row.ended:
         return False
-    digits = "".join(c for c in (row.submission or "").rpartition("-")[0] if c.isdigit())[:14]
-    updated = moment(row.updated) or moment(f"{digits[:8]}T{digits[8:]}Z")
+    updated = moment(row.updated) or moment((row.submission or "").rpartition("-")[0])
     return updated is not None and (datetime.now(UTC) - updated).days >= SHOWN_DAYS

@@ -23,7 +23,7 @@ from repro.report.formats.blocks import (
 )  # fmt: skip
 from repro.report.plots.plot import Plot
 from repro.report.views.words import at_scale, effect_words, outcome, percent
-from repro.seeds import show_seeds
+from repro.seeds import show_ranges
 
 FILE = "tests.md"
 SAYS = (
@@ -147,7 +147,7 @@ def _facts(one: Tested) -> list[str]:
     facts += [f"Competence: {level.row} must reach {level.level:g} ({level.method})"] if level else []
     if isinstance(tuned, Sweep):
         values = ", ".join(f"{value:g}" for value in tuned.values)
-        facts.append(f"Tuned: {tuned.key} from {values}, on seeds {show_seeds(tuned.seeds)}")
+        facts.append(f"Tuned: {tuned.key} from {values}, on seeds {show_ranges(tuned.seeds)}")
     return facts + ([f"Price: {test.core_hours:g} core-hours a row"] if test.core_hours else [])
 
 
@@ -156,7 +156,7 @@ def _commands(one: Tested) -> list[str]:
     by_seeds: dict[str, list[str]] = {}
     for row, run in one.test.rows.items():
         if not run.config:
-            by_seeds.setdefault(show_seeds(one.test.seeds_of(row)), []).append(shlex.quote(run.run))
+            by_seeds.setdefault(show_ranges(one.test.seeds_of(row)), []).append(shlex.quote(run.run))
     return [
         f"Command: repro reproduce {' '.join(dict.fromkeys(runs))} --scale {one.test.scale} --seeds "
         + (seeds if {"-", ","} & set(seeds) else f"{seeds}-{seeds}")

@@ -139,12 +139,6 @@ def test_secrets_of_this_shell_are_not_in_the_script(
     assert "sesame" not in str(caught.value)
 
 
-def test_a_setup_line_that_does_not_parse_is_named(world: World, places: Places) -> None:
-    script = render([spec()], profile(setup=["if true"]), places)
-    with pytest.raises(UserError, match="setup"):
-        check_syntax(script)
-
-
 def test_too_many_runs(world: World, places: Places) -> None:
     with pytest.raises(UserError, match="1001 runs exceed"):
         render([spec(seed=s) for s in range(1001)], profile(), places)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.errors import ReproError, UserError
+from repro.errors import UserError
 from repro.launch.slurm import sbatch
 from repro.launch.slurm.profile import parse_profile
 from repro.launch.slurm.sbatch import Unanswered, environment, submit_script
@@ -59,10 +59,8 @@ def test_control_characters_of_a_refusal_do_not_reach_the_terminal(slurm: FakeSl
 )  # fmt: skip
 def test_no_answer_is_no_refusal(slurm: FakeSlurm, message: dict[str, object], part: str) -> None:
     slurm.answers("sbatch", **message)
-    with pytest.raises(Unanswered, match=part) as caught:
+    with pytest.raises(Unanswered, match=part):
         submit_script(Path("/x/a.sbatch"), PROFILE)
-    assert isinstance(caught.value, ReproError)
-    assert not isinstance(caught.value, UserError)
 
 
 def test_an_sbatch_that_hangs_is_not_waited_for(slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +71,7 @@ def test_an_sbatch_that_hangs_is_not_waited_for(slurm: FakeSlurm, monkeypatch: p
 
 
 def test_no_sbatch(slurm: FakeSlurm) -> None:
-    with pytest.raises(UserError, match=r"sbatch cannot be started: .*login node"):
+    with pytest.raises(UserError, match=r"sbatch is not on PATH .*login node"):
         submit_script(Path("/x/a.sbatch"), PROFILE)
 
 

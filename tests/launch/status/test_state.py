@@ -6,7 +6,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.status.ledger import Submission
-from repro.launch.status.state import run_states, survey
+from repro.launch.status.state import survey
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import (
     MINE,
@@ -109,7 +109,7 @@ def test_without_squeue_the_runs_own_words_are_shown(submitted: Submission, slur
     (note,) = result.notes
     assert note.startswith("squeue is not on PATH")
     slurm.accounts(j12_0="NODE_FAIL")
-    assert [row.state for row in run_states([run_id()])] == ["node failed"]
+    assert [row.state for row in survey([run_id()], old_too=True).rows] == ["node failed"]
 
 
 def test_a_cancelled_task_is_known_without_accounting(submitted: Submission, slurm: FakeSlurm) -> None:
@@ -129,7 +129,7 @@ def test_sorted_by_what_moves_then_by_number(world: World, slurm: FakeSlurm) -> 
     slurm.accounts(j12_3="COMPLETED", j12_4="FAILED")
     write_status(run_id(2), "12_2")
     (write_status(run_id(1), "12_3", state="done") / "record.json").write_text("{}")
-    assert [(row.state, row.run) for row in run_states()] == [
+    assert [(row.state, row.run) for row in survey(old_too=True).rows] == [
         ("training", run_id(2)),
         ("queued", run_id(9)),
         ("queued", run_id(10)),
@@ -146,19 +146,21 @@ def test_what_ended_long_ago_is_hidden_unless_asked_for(world: World, slurm: Fak
     slurm.submit(NAME, 12, run_id(4))  # long lost
     result = survey()
     assert ([row.run for row in result.rows], result.hidden) == ([run_id(2)], 3)
-    assert len(survey(old_too=True).rows) == len(survey(["alpha"]).rows) == len(run_states()) == 4
+    assert (
+        len(survey(old_too=True).rows) == len(survey(["alpha"]).rows) == len(survey(old_too=True).rows) == 4
+    )
     slurm.queue(queued("12_0", "PENDING", MINE))
     assert [row.run for row in survey().rows] == [run_id(4), run_id(2)]
 
 
 def test_unknown_targets_are_refused(submitted: Submission) -> None:
     with pytest.raises(UserError, match=r"nearest: .*alpha/base"):
-        run_states(["alpha/bse"])
+        survey(["alpha/bse"])
 
 
 def test_nothing_there_is_nothing(world: World, slurm: FakeSlurm) -> None:
-    assert run_states() == []
-    assert run_states(["alpha"]) == []
+    assert survey(old_too=True).rows == []
+    assert survey(["alpha"], old_too=True).rows == []
 
 
 def test_two_hundred_runs_are_two_questions_and_little_work(world: World, slurm: FakeSlurm) -> None:
@@ -169,7 +171,7 @@ def test_two_hundred_runs_are_two_questions_and_little_work(world: World, slurm:
     for i, run in enumerate(runs):
         write_status(run, f"12_{i}", step=i)
     before = time.process_time()
-    rows = run_states()
+    rows = survey(old_too=True).rows
     assert time.process_time() - before < 1.0
     assert len(rows) == 200
     assert {row.state for row in rows} == {"training", "failed"}

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from repro.launch.status.ledger import Submission
-from repro.launch.status.state import RunState, run_states
+from repro.launch.status.state import RunState, survey
 from repro.launch.status.summary import summarise
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import MINE, FakeSlurm, only, queued, run_id, slurm, submitted, write_status
@@ -76,7 +76,7 @@ def test_a_row_knows_its_gpus_and_their_hours(submitted: Submission, slurm: Fake
     row = only()
     assert (row.gpus, row.wall_s, row.gpu_hours) == (8, HOUR, 8.0)
     (folder / "record.json").write_text('{"wall_seconds": 10.0, "gpu_hours": 0.5}')
-    (row,) = run_states()
+    (row,) = survey(old_too=True).rows
     assert (row.state, row.wall_s, row.gpu_hours) == ("done", 10.0, 0.5)
 
 
