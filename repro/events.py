@@ -19,6 +19,7 @@ from repro.errors import ReproError
 from repro.files import write_atomic, writing
 
 EVENTS_FILE = "events.jsonl"
+OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
 SILENT_S = 120.0  # without an event, after which a run is not believed to be alive; it writes every 30
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
@@ -57,7 +58,7 @@ class EventLog:
         Raises:
             ReproError: the file cannot be written.
         """
-        known = self.path.read_bytes() if self.path.exists() else b""
+        known = self.path.read_bytes() if self.path.exists() else _old_status(self.path.parent)
         later = known[len(kept) :] if known.startswith(kept) else known
         later = b"".join(line for line in later.splitlines(True) if _stays(line, step))
         for path in self.path.parent.glob("events-*.jsonl"):
@@ -146,6 +147,14 @@ def _stays(line: bytes, step: int) -> bool:
     )
 
 
+def _old_status(folder: Path) -> bytes:
+    """The earlier attempts of a run that an older version without events started."""
+    with contextlib.suppress(OSError, ValueError):
+        attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
+        return encode("state", 0, {"state": "starting"}, 0) * attempts
+    return b""
+
+
 def read(path: Path) -> list[Event]:
     """All events of a file; none where there is no file."""
     try:
@@ -173,6 +182,15 @@ def only_metrics(data: bytes) -> bytes:
     return b"".join(
         line for line in data.splitlines(True) if (event := _event(line)) and event["kind"] in METRICS
     )
+
+
+def from_curves(points: Curves) -> bytes:
+    """Lines for the curves in a checkpoint that was written before there were events."""
+    rows: dict[tuple[float, str], Event] = {}
+    for name, curve in points.items():
+        for step, value in curve:
+            rows.setdefault((step, name.partition("/")[0]), {})[name] = value
+    return b"".join(encode(kind, int(step), row, 0) for (step, kind), row in sorted(rows.items()))
 
 
 def curves(events: Iterable[Event]) -> Curves:
