@@ -76,7 +76,7 @@ KINDS = {
     "CopyData": Kind(levels.copying, generated),
     "DuplicationData": Kind(levels.duplication, generated),
     "SortingData": Kind(levels.sorting, generated),
-    "EchoData": Kind(levels.echo, lambda task, data: said(asdict(data.echo))),
+    "EchoData": Kind(levels.echo, lambda task, data: said({"symbols": data.vocab_size, "lag": data.lag})),
     "GeneratedDialogueData": Kind(levels.dialogue, generated),
     "AlignmentData": Kind(levels.alignment, generated),
 }
