@@ -299,7 +299,9 @@ class Epoch:
         """The i-th micro-batch of the epoch."""
         step, micro_batch = divmod(i, self.share.micro_batches)
         whole = self.order.segment(step)
-        whole = replace(whole, targets=whole.targets + self.first)
-        mine = whole.take(self.share.streams(self.order.rows, micro_batch))
+        if self.first:
+            whole = replace(whole, targets=whole.targets + self.first)
+        rows = self.share.streams(self.order.rows, micro_batch)
+        mine = whole if rows.size == self.order.rows else whole.take(rows)
         step_targets = int(np.count_nonzero(whole.counting(self.scored)))
         return replace(mine, micro_batch=micro_batch, step_targets=step_targets)
