@@ -229,10 +229,9 @@ class StreamData(DataModule):
     @property
     def counts(self) -> dict[str, dict[str, int]]:
         """Tokens and targets of the splits in use, and the targets that an epoch of training leaves out."""
-        counts = {}
+        counts, used = {}, self.shards * self.global_batches(0).n_targets
         for split in (self.train_split, self.val_split, self.test_split):
             column = self.column(split)
-            used = self.shards * self.global_batches(0).n_targets
             dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)
             counts[split] = {"tokens": len(column.tokens), "targets": scored, "dropped": dropped}
