@@ -16,7 +16,7 @@ from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
 from repro.recipe import Recipe
 from repro.tasks.costs.live_bytes import LiveBytes, fused_attention
-from repro.tasks.costs.operations import Operation, OperationCounter, tensors
+from repro.tasks.costs.operations import Operation, OperationCounter, flops_in, tensors
 from repro.tasks.lightning_private import stand_in_trainer
 
 META = torch.device("meta")
@@ -122,7 +122,7 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
         carried = nbytes(task.carried)
         operations, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
     return StepCost(
-        flops=sum(round(n * operation.flops) for operation, n in operations.items()),
+        flops=flops_in(operations),
         parameters=_bytes([*task.parameters(), *task.buffers()]),
         gradients=sum(p.grad.nbytes for p in task.parameters() if p.grad is not None),
         optimizer=_bytes(tensors(dict(optimizer.state))),

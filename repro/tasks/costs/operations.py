@@ -1,6 +1,7 @@
 """The kernels that a GPU runs for a computation, by what they compute and move; also on the meta device."""
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -37,11 +38,6 @@ class OperationCounter(TorchDispatchMode):
         super().__init__()
         self.operations: Counter[Operation] = Counter()
 
-    @property
-    def flops(self) -> int:
-        """FLOPs of all operations; see :class:`~repro.tasks.costs.flops.FlopCounter`."""
-        return sum(n * operation.flops for operation, n in self.operations.items())
-
     def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         read, written = tensors((args, kwargs)), tensors(out)
@@ -50,6 +46,11 @@ class OperationCounter(TorchDispatchMode):
             kind = "attention" if "scaled_dot_product" in str(func) else "product" if flops else "memory"
             self.operations[Operation(kind, flops, sum(map(_size, [*read, *written])))] += 1
         return out
+
+
+def flops_in(operations: Mapping[Operation, float]) -> int:
+    """FLOPs of operations by how often each occurs; see :class:`~repro.tasks.costs.flops.FlopCounter`."""
+    return sum(round(n * operation.flops) for operation, n in operations.items())
 
 
 def tensors(tree: object) -> list[Tensor]:
