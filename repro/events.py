@@ -204,6 +204,15 @@ def curves(events: Iterable[Event]) -> Curves:
     return by_name
 
 
+def seconds(events: Sequence[Event]) -> float:
+    """The time of all attempts of a run, each from its first event to its last."""
+    starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
+    ends = [*starts[1:], len(events)]
+    return round(
+        sum(float(events[b - 1]["t"] - events[a]["t"]) for a, b in zip(starts, ends, strict=True)), 1
+    )
+
+
 def last_state(events: Sequence[Event]) -> Event:
     """The last state; empty where there is none."""
     return next((event for event in reversed(events) if event["kind"] == "state"), {})

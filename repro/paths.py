@@ -1,8 +1,8 @@
 """Paths of the folders that are read and written. Standard library only.
 
-In a checkout recipes, results and profiles are those of the checkout, whatever the working folder is. An installed
-wheel carries recipes, published numbers, records and Slurm templates; there the working folder is the project. Its
-files are read before those that the wheel carries, and nothing is written anywhere else.
+A folder with a ``repro.yaml`` is a project while it is the working folder. Its recipes, results and profiles are read
+before those of the checkout or wheel, and nothing is written anywhere else. With a wheel every working folder is a
+project. In any other folder a checkout is the project.
 """
 
 import os
@@ -13,13 +13,20 @@ PROJECT = Path(__file__).resolve().parent.parent  # holds the package: a checkou
 _CARRIED = PROJECT / "repro" / "_shared"  # setup.py writes it into wheels
 INSTALLED = _CARRIED.is_dir()
 SHARED = _CARRIED if INSTALLED else PROJECT
+PROJECT_FILE = "repro.yaml"  # of a user's project: its plugins
+
+
+def project() -> Path:
+    """The user's project. A snapshot of a submission holds the file of the project that it was made in."""
+    named = (folder for folder in (PROJECT, Path.cwd()) if (folder / PROJECT_FILE).is_file())
+    return next(named, Path.cwd() if INSTALLED else PROJECT)
 
 
 def _folders(variable: str, name: str) -> tuple[Path, ...]:
     """The folders of a kind in the order in which they are read; the first is the project's and may not exist."""
-    own = os.environ.get(variable)
-    if INSTALLED:
-        return Path(own or name).absolute(), SHARED / name
+    own, home = os.environ.get(variable), project()
+    if INSTALLED or home != PROJECT:
+        return Path(own or home / name).absolute(), SHARED / name
     return (Path(own or PROJECT / name),)
 
 
@@ -54,6 +61,22 @@ def results_dir() -> Path:
 def records_dirs() -> tuple[Path, ...]:
     """Folders from which records are read: ``runs/`` of each folder of results."""
     return tuple(folder / "runs" for folder in results_dirs())
+
+
+def trials_dir() -> Path:
+    """The results to which trials are added, which count for nothing.
+
+    ``$REPRO_TRIALS``, or ``own/`` of a checkout's results, which git ignores; elsewhere the results of all runs.
+    """
+    if named := os.environ.get("REPRO_TRIALS"):
+        return Path(named)
+    own_checkout = project() == PROJECT and not INSTALLED and not os.environ.get("REPRO_RESULTS")
+    return results_dir() / "own" if own_checkout else results_dir()
+
+
+def all_records_dirs() -> tuple[Path, ...]:
+    """The folders of :func:`records_dirs` and that of trials."""
+    return tuple(dict.fromkeys((*records_dirs(), trials_dir() / "runs")))
 
 
 def published_files() -> dict[str, Path]:

@@ -24,7 +24,7 @@ def write(path: Path, text: str) -> Path:
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A working folder that is empty; no variable of the suite is set."""
-    for name in ("CONFIGS", "RESULTS", "CLUSTERS", "DATA", "RUNS"):
+    for name in ("CONFIGS", "RESULTS", "CLUSTERS", "DATA", "RUNS", "TRIALS"):
         monkeypatch.delenv(f"REPRO_{name}", raising=False)
     folder = tmp_path / "own"
     folder.mkdir()
@@ -53,6 +53,27 @@ def test_in_a_checkout_all_is_in_the_checkout_whatever_the_working_folder(bare: 
     assert "toy/base" not in recipe_files()
     assert "toy" not in paths.published_files()
     assert "mine" not in paths.cluster_files()
+
+
+def test_a_working_folder_with_a_project_file_is_a_project_of_its_own(bare: Path) -> None:
+    write(bare / "repro.yaml", "")
+    write(bare / "configs" / "toy" / "base.yaml", "title: mine\n")
+    assert paths.configs_dirs() == (bare / "configs", PROJECT / "configs")
+    assert {"toy/base", "reformer/duplication"} <= set(recipe_files())
+    assert (paths.results_dir(), paths.trials_dir()) == (bare / "results", bare / "results")
+    assert "reformer" in paths.published_files()
+
+
+def test_trials_of_a_checkout_are_apart_unless_its_results_are_named(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert paths.trials_dir() == PROJECT / "results" / "own"
+    assert paths.all_records_dirs() == (PROJECT / "results" / "runs", PROJECT / "results" / "own" / "runs")
+    monkeypatch.setenv("REPRO_RESULTS", str(bare))
+    assert paths.trials_dir() == bare
+    assert paths.all_records_dirs() == (bare / "runs",)
+    monkeypatch.setenv("REPRO_TRIALS", str(bare / "trials"))
+    assert paths.trials_dir() == bare / "trials"
 
 
 def test_variables_replace_the_folders_of_a_checkout(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

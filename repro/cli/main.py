@@ -124,7 +124,7 @@ def _dispatch(words: list[str]) -> int:
     args, extras = parser.parse_known_args(words)
     args.command = shlex.join(["repro", *words])
     if hasattr(args, "overrides"):
-        args.overrides = runs.parse_overrides(extras, _options(parser, words))
+        args.overrides = runs.parse_overrides(extras, _options(parser, words), args)
     elif extras:
         close = nearest(extras[0], _options(parser, words))
         raise UserError(f"unknown argument {extras[0]!r}{close}; see `repro {args.verb} --help`")

@@ -14,12 +14,12 @@ from typing import Any
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
-from repro.paths import records_dirs, results_dir, runs_dir
+from repro.paths import all_records_dirs, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
-from repro.record import RunRecord, read_records, write_atomic
+from repro.record import RECORD_FILE, RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.training.stop_request import StopRequest
-from repro.yamls import parse_yaml
+from repro.yamls import flatten, parse_yaml, short
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
@@ -43,6 +43,11 @@ def register(verbs: Verbs) -> None:
     target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
     target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
+    kept = run.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--no-record", action="store_true", help="of a trial: keep the record in the run's folder only"
+    )
+    kept.add_argument("--smoke", action="store_true", help="only train two updates; writes nothing")
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser(
@@ -80,12 +85,15 @@ def complete_experiments(prefix: str, **_: object) -> list[str]:
     return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
 
 
-def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tuple[str, Any]]:
+def parse_overrides(
+    extras: list[str], options: Sequence[str] = (), args: argparse.Namespace | None = None
+) -> list[tuple[str, Any]]:
     """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs.
 
     Args:
         extras: arguments that are not options of the verb.
         options: the verb's options, of which the nearest is suggested.
+        args: name the experiment whose keys are suggested, too.
 
     Raises:
         UserError: an argument that is not a setting, or a setting without a value.
@@ -95,7 +103,7 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
     for word in words:
         section = word.partition("=")[0] in ("--compile", "--matmul_precision")  # sections without keys
         if not word.startswith("--") or not (section or "." in word):
-            close = nearest(word, options) if word.startswith("--") else ""
+            close = _keys_ending(word, args) or (nearest(word, options) if word.startswith("--") else "")
             raise UserError(
                 f"unknown argument {word!r}{close}; a key of the recipe is given in full, like --trainer.max_steps 10; "
                 "`repro config EXPERIMENT` prints the keys"
@@ -107,6 +115,17 @@ def parse_overrides(extras: list[str], options: Sequence[str] = ()) -> list[tupl
                 raise UserError(f"{word} needs a value")
         pairs.append((key, parse_yaml(text, word)))
     return pairs
+
+
+def _keys_ending(word: str, args: argparse.Namespace | None) -> str:
+    """A hint with the keys of the recipe that end with a word: ``--lr`` means ``--model.optimizer.lr``."""
+    try:
+        keys = flatten(load_recipe(args.experiment, args.scale).sections) if args else {}
+    except (AttributeError, UserError):
+        return ""
+    last = word.removeprefix("--").partition("=")[0]
+    fitting = [f"--{short(key)}" for key in keys if key.rpartition(".")[2] == last]
+    return f"; the recipe has {', '.join(fitting[:3])}" if fitting else ""
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
@@ -147,15 +166,24 @@ def run_one(args: argparse.Namespace) -> int:
     recipe = recipe_of(args)
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None:
+        flags = [
+            f"--{name}" for name in ("all", "no-record", "smoke") if getattr(args, name.replace("-", "_"))
+        ]
         runs = [
-            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
+            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *flags])
             for s in SeedChoice.parse(args.seeds).select(recipe.seeds)
         ]
         return run_each(runs)
     seed = recipe.seeds[0] if seed is None else seed
+    if args.smoke:
+        from repro.experiment.run import smoke
+
+        losses, seconds = smoke(recipe, seed)
+        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}; the second took {seconds:.2f} s")
+        return EXIT_OK
     words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, shlex.join(words), request)
+        record = _run(recipe, seed, shlex.join(words), request, not args.no_record)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -209,16 +237,17 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
                 stopping = True
 
 
-def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
+def _run(recipe: Recipe, seed: int, command: str, request: StopRequest, keep: bool) -> RunRecord:
     from repro.evidence.goals import expected
     from repro.experiment.run import finished_record, run
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
-    require_writable(results_dir() / "runs")
+    for results in {results_dir(), trials_dir()} if keep else ():
+        require_writable(results / "runs")
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
-    return run(recipe, seed, command, request, expected(recipe))
+    return run(recipe, seed, command, request, expected(recipe), keep)
 
 
 def require_writable(folder: Path) -> None:
@@ -249,7 +278,10 @@ def conclude(record: RunRecord, every: bool = False) -> None:
     for other in same_weights(record):
         commit = (other.commit or "unknown")[:9]
         print(f"equal   bit for bit the weights recorded on {other.finished[:10]} at commit {commit}")
-    print("tables  `repro tables` makes the tables and the page again, with this run")
+    kept = [folder / record.path for folder in all_records_dirs() if (folder / record.path).is_file()]
+    print(f"record  {kept[0] if kept else runs_dir() / record.run_id / RECORD_FILE}")
+    if kept and kept[0].is_relative_to(results_dir() / "runs"):
+        print("tables  `repro tables` makes the tables and the page again, with this run")
 
 
 def same_weights(record: RunRecord) -> list[RunRecord]:
@@ -279,7 +311,7 @@ def reproduce_all(args: argparse.Namespace) -> int:
     recorded, first = sum(spec.done for spec in specs), len(todo.added)
     before = f", {first} of them because others start from them" if first else ""
     print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
-    damaged = read_records(*records_dirs()).damaged
+    damaged = read_records(*all_records_dirs()).damaged
     for line in [*damaged, *notices, *(not_judged(todo.specs) if args.dry_run else ())]:
         print(line, file=sys.stderr)
     if args.dry_run:

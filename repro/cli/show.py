@@ -1,18 +1,37 @@
-"""The verb show, and how a user names a record."""
+"""The verbs show, plot and compare, and how a user names runs."""
 
 import argparse
 import json
+import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from repro import events
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, status
-from repro.paths import records_dirs, runs_dir
-from repro.record import RECORD_FILE, RunRecord, read_record, read_records
+from repro.paths import all_records_dirs, runs_dir
+from repro.record import (
+    RECORD_FILE,
+    Measurement,
+    Records,
+    RunRecord,
+    read_record,
+    read_records,
+    thin,
+    write_atomic,
+)
+
+if TYPE_CHECKING:
+    from repro.report.own_runs import RunGroup
+
+FIGURES = (".svg", ".png", ".pdf")
+_RUN = "run id or its beginning (all that begin so), experiment, run folder or record file"
 
 
 def register(verbs: Verbs) -> None:
-    """Adds this family's verb."""
+    """Adds this family's verbs."""
     from repro.cli.jobs import complete_runs
 
     show = verbs.add_parser(
@@ -24,6 +43,77 @@ def register(verbs: Verbs) -> None:
     completed(runs, complete_runs)
     show.add_argument("--json", action="store_true")
     show.set_defaults(handler=show_runs)
+
+    plot = verbs.add_parser("plot", help="draw the curves of runs, also of runs that are not finished")
+    compare = verbs.add_parser(
+        "compare", help="compare any number of runs: settings that differ, scores over seeds, curves"
+    )
+    for verb in (plot, compare):
+        completed(verb.add_argument("runs", nargs="+", metavar="RUN", help=_RUN), complete_runs)
+        verb.add_argument(
+            "--metric", action="append", default=[], metavar="NAME", help="val/loss, ...; again for more"
+        )
+    for verb, option in ((plot, "--out"), (compare, "--plot")):
+        verb.add_argument(
+            option,
+            dest="out",
+            type=Path,
+            metavar="FILE",
+            help="write a figure of the curves: .svg, .png or .pdf",
+        )
+    compare.add_argument(
+        "--csv", action="store_true", help="print a line for each run, with all of its scores"
+    )
+    plot.set_defaults(handler=plot_runs)
+    compare.set_defaults(handler=compare_runs)
+
+
+def plot_runs(args: argparse.Namespace) -> None:
+    from repro.report.formats.terminal import curve_line
+    from repro.report.plots.rows import metrics_of
+
+    groups = _groups(args)
+    records = [record for one in groups for record in one.records]
+    for record in records:
+        print(f"{record.run_id}  {record.finished}")
+        for name in args.metric or metrics_of([record]):
+            if points := record.curves.get(name):
+                print(curve_line(name, points))
+    _draw(args, groups)
+
+
+def compare_runs(args: argparse.Namespace) -> None:
+    from repro.report.formats.terminal import text_table
+    from repro.report.own_runs import as_csv, comparison, scores_of
+
+    groups = _groups(args)
+    if args.csv:
+        print(as_csv(groups), end="")
+    else:
+        header, rows = comparison(groups, scores_of(groups, args.metric))
+        print(text_table(rows, header))
+    if args.out:
+        _draw(args, groups)
+
+
+def _groups(args: argparse.Namespace) -> "list[RunGroup]":
+    from repro.report.own_runs import group
+
+    if args.out and args.out.suffix not in FIGURES:
+        raise UserError(f"{args.out}: a figure is one of {', '.join(FIGURES)}")
+    return group(find_records(args.runs))
+
+
+def _draw(args: argparse.Namespace, groups: "list[RunGroup]") -> None:
+    """Writes the figure, where one is wanted."""
+    from repro.report.own_runs import curves
+
+    plot = curves(groups, args.metric)
+    if args.out:
+        from repro.report.plots.drawing import drawn
+
+        write_atomic(args.out, drawn(plot, args.out.suffix))
+        print(f"figure  {args.out}")
 
 
 def show_runs(args: argparse.Namespace) -> None:
@@ -41,42 +131,86 @@ def show_runs(args: argparse.Namespace) -> None:
 
 
 def find_record(word: str) -> RunRecord:
-    """A record by run id or its beginning, run folder or file.
+    """A record by run id or its beginning, run folder or file; of a run without one, what its events say.
 
     Raises:
-        UserError: no record has that name (with the nearest run ids, or the state of the run), or several run ids
-            begin with it.
+        UserError: no run has that name (with the nearest run ids), or several begin with it.
     """
-    for path in (Path(word), Path(word) / RECORD_FILE, runs_dir() / word / RECORD_FILE):
-        if path.is_file():
-            return read_record(path)
-    records = read_records(*records_dirs())
-    matches = [r for r in records.good if word in (r.run_id, r.path.removesuffix(".json"))]
-    if matches:
-        return min(matches, key=lambda r: r.finished)  # of one configuration and seed the first counts
+    found = find_records([word])
+    if len(found) > 1:
+        names = ", ".join(record.run_id for record in found[:3])
+        raise UserError(f"{len(found)} runs begin with {word!r}: {names}, ...; write more of one")
+    return found[0]
+
+
+def find_records(words: Iterable[str]) -> list[RunRecord]:
+    """All runs that words name or begin, each once. Of one configuration and seed the first record counts.
+
+    Raises:
+        UserError: a word that names none, with the nearest run ids, or a damaged record.
+    """
+
+    known: Records | None = None
+    found: dict[str, RunRecord] = {}
+    for word in words:
+        files = (path / RECORD_FILE for path in (Path(word), runs_dir() / word))
+        if path := next((path for path in (Path(word), *files) if path.is_file()), None):
+            some = [read_record(path)]
+        elif running := unfinished(Path(word)):
+            some = [running]
+        else:
+            known = known or read_records(*all_records_dirs())
+            some = _named(word, known)
+        found |= {one.run_id: one for one in some}
+    return list(found.values())
+
+
+def _named(word: str, records: Records) -> list[RunRecord]:
+    """The runs that a run id, its beginning, or the name of a record means."""
+    exact = [record for record in records.good if record.path.removesuffix(".json") == word]
     for damage in records.damaged:
         if word == damage.path.removesuffix(".json"):
             raise UserError(str(damage))
-    state = status(runs_dir() / word)
-    if state:
-        raise UserError(f"{word} has no record yet: {state['state']}, step {state.get('step', 0)}")
-    known = {r.run_id for r in records.good}
-    started = {
-        path.parent.relative_to(runs_dir()).as_posix() for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
-    }
-    begun = _beginning(word, known | started)
-    if len(begun) == 1 and begun != [word]:
-        return find_record(begun[0])
-    if begun:
-        raise UserError(
-            f"{len(begun)} runs begin with {word!r}: {', '.join(begun[:3])}, ...; write more of one"
-        )
-    raise UserError(f"no run {word!r} has a record{nearest(word, known)}; `repro run` makes one")
+    by_id = {r.run_id: r for r in sorted(records.good, key=lambda r: r.finished, reverse=True)}
+    events_files = runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
+    started = {path.parent.relative_to(runs_dir()).as_posix() for path in events_files}
+    begun = _beginning(word, by_id.keys() | started)
+    either = (by_id.get(run) or unfinished(runs_dir() / run) for run in begun)
+    some = exact or [one for one in either if one]
+    if begun and not some:
+        state = status(runs_dir() / begun[0])
+        raise UserError(f"{begun[0]} has no record yet: {state['state']}, step {state.get('step', 0)}")
+    if not some:
+        raise UserError(f"no run {word!r} has a record{nearest(word, by_id)}; `repro run` makes one")
+    return some
+
+
+def unfinished(folder: Path) -> RunRecord | None:
+    """What the events of a run say so far, as a record; its scores are those of the last validation."""
+    log, state = events.read(folder / EVENTS_FILE), status(folder)
+    facts = next((event["config"] for event in reversed(log) if "config" in event), None)
+    if not state or facts is None:
+        return None
+    curves = {name: thin(points) for name, points in events.curves(log).items()}
+    experiment, scale, _ = state["run"].rsplit("/", 2)
+    last = {name: points[-1][1] for name, points in curves.items() if name.startswith("val/")}
+    known = ("seed", "commit", "dirty", "data", "start_from", "versions", "hardware", "precision")
+    return RunRecord(
+        **{name: facts[name] for name in known}, experiment=experiment, scale=scale, run_id=state["run"], command="",
+        config=facts["recipe"], config_hash=facts["hash"], parameters=0, steps=state["step"],
+        tokens=int(state.get("tokens") or 0), wall_seconds=events.seconds(log), gpu_hours=0.0, peak_bytes=0,
+        metrics=[Measurement(name, value, "", "val") for name, value in last.items() if math.isfinite(value)],
+        curves=curves, checkpoint_sha256=None, outputs_sha256=None,
+        finished=f"not yet: {state['state']}, step {state['step']} of {state.get('max_steps')}",
+        deviations=list(facts["recipe"].get("deviations") or ()),
+    )  # fmt: skip
 
 
 def _beginning(word: str, runs: set[str]) -> list[str]:
     """The run ids that begin with a word, sorted; ``.../s1`` means seed 1 and not seed 11."""
-    for start in (f"{word}-", word):
+    if word in runs:
+        return [word]
+    for start in (f"{word}-", f"{word}/", f"{word}@", word):
         if beginning := sorted(run for run in runs if run.startswith(start)):
             return beginning
     return []

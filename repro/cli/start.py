@@ -74,7 +74,13 @@ def take_tour(args: argparse.Namespace) -> None:
 @contextmanager
 def apart(folder: Path) -> Iterator[Path]:
     """Writes runs and records below a separate folder, which no table reads, and sends nothing to W&B."""
-    own = {"REPRO_RUNS": str(folder), "REPRO_RESULTS": str(folder / "results"), "WANDB_MODE": "disabled"}
+    results = str(folder / "results")
+    own = {
+        "REPRO_RUNS": str(folder),
+        "REPRO_RESULTS": results,
+        "REPRO_TRIALS": results,
+        "WANDB_MODE": "disabled",
+    }
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:

@@ -17,14 +17,33 @@ from repro.experiment.pictures.memory_pictures import profiles, read_example
 from repro.experiment.session import Run
 from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder
-from repro.paths import results_dir
+from repro.paths import records_dirs, results_dir, trials_dir
 from repro.pictures import sheet_of
-from repro.record import RECORD_FILE, RunRecord, write_atomic, write_record
+from repro.recipe import change_results
+from repro.record import RECORD_FILE, RunRecord, read_records, withdrawn, write_atomic, write_record
+from repro.seeds import TUNING
 from repro.tasks.translation import Translation
 
 
+def is_trial(current: Run) -> bool:
+    """Whether a run counts for nothing: a seed for tuning, other settings, or a run that has a record already."""
+    recipe = current.recipe
+    if current.seed >= TUNING or change_results(recipe.overrides):
+        return True
+    left_out = withdrawn(*records_dirs())
+    known = read_records(*(folder / recipe.experiment for folder in records_dirs())).good
+    on_gpu = current.trainer.strategy.root_device.type == "cuda"
+    facts = (recipe.scale, current.seed, recipe.config_hash, on_gpu)
+    same = [one for one in known if (one.scale, one.seed, one.config_hash, one.on_gpu) == facts]
+    return any(f"{recipe.experiment}/{one.path}" not in left_out for one in same)
+
+
 def record(
-    current: Run, command: str, digest: str | None, published: Mapping[str, float] | None = None
+    current: Run,
+    command: str,
+    digest: str | None,
+    published: Mapping[str, float] | None = None,
+    keep: bool = True,
 ) -> RunRecord:
     """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, as the last step.
 
@@ -33,13 +52,16 @@ def record(
         command: as typed.
         digest: SHA-256 of the model file.
         published: published numbers by the measurement's name.
+        keep: whether the record is added to the results, too, those of trials for a trial.
     """
     outputs = current.parts.task.outputs()
     result = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
         result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
-        write_record(result, results_dir() / "runs", outputs)
+        if keep:
+            results = trials_dir() if is_trial(current) else results_dir()
+            write_record(result, results / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
         if mode() != "disabled":
             with contextlib.suppress(Exception):  # the run is recorded

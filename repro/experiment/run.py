@@ -3,12 +3,14 @@
 import contextlib
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
+import lightning.pytorch as pl
 import torch
 import yaml
 
@@ -17,19 +19,20 @@ from repro.errors import Preempted, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
-from repro.experiment.recording import first_event, record
+from repro.experiment.recording import first_event, is_trial, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
-from repro.experiment.trainer import quiet, vocabulary_hash
+from repro.experiment.trainer import make_trainer, quiet, vocabulary_hash
 from repro.files import lock
 from repro.ledger import start as note_start
 from repro.paths import results_dir
-from repro.recipe import Recipe, change_results
+from repro.recipe import Recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
-from repro.training.checkpoints import await_files
+from repro.training.checkpoints import DurableIO, await_files
 from repro.training.events import EventLogger
+from repro.training.finite import Finite
 from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit
 
@@ -43,6 +46,7 @@ def run(
     command: str,
     request: StopRequest | None = None,
     published: Mapping[str, float] | None = None,
+    keep: bool = True,
 ) -> RunRecord:
     """Trains, tests and records; resumes an interrupted run; of a finished one, only reads the record.
 
@@ -52,9 +56,11 @@ def run(
         command: as typed, for the record.
         request: asks the run to stop; None makes one.
         published: published numbers by the measurement's name; shown on W&B next to ours.
+        keep: whether the record is added to the results; a trial's need not be.
 
     Raises:
-        UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
+        UserError: a recipe that cannot be built, a missing store, a folder in use or not writable; or a run that may be
+            judged, with ``keep`` False.
         Preempted: it was asked to stop, has saved, and has reported this on stderr.
         ReproError: it failed for another reason; the last checkpoint is intact.
     """
@@ -66,14 +72,54 @@ def run(
     with contextlib.nullcontext(request) if request else StopRequest() as stop, claimed(folder):
         current = prepare(recipe, seed, stop)
         resume = ready(current)
+        if not (keep or is_trial(current)):
+            raise UserError(
+                f"seed {seed} has no record yet and may be judged, so it is recorded; --no-record goes with a seed "
+                f"from {TUNING} on, with other settings, or with a run that has a record"
+            )
         with reported(current):
             start(current, resume)
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
-            result = record(current, command, digest, published)
+            result = record(current, command, digest, published, keep)
             leave(current)
             return result
+
+
+def smoke(recipe: Recipe, seed: int) -> tuple[list[float], float]:
+    """Trains two updates from random weights, without validation and test; writes nothing.
+
+    Returns:
+        The losses, and the seconds of the second update.
+
+    Raises:
+        UserError: a recipe that cannot be built, or a missing store.
+    """
+    quiet()
+    parts = prepare(recipe, seed).parts
+    steps = UpdateTimes()
+    arguments = {**parts.trainer, "max_steps": 2, "limit_val_batches": 0, "enable_progress_bar": False}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = make_trainer(arguments, [Finite(), steps], Path(folder), DurableIO())
+        trainer.fit(parts.task, datamodule=parts.data)
+    part()
+    return steps.losses, steps.ends[-1] - steps.ends[-2]
+
+
+class UpdateTimes(pl.Callback):
+    """Collects the loss of each update (of its last batch, where gradients are accumulated) and when it ended."""
+
+    def __init__(self) -> None:
+        self.losses: list[float] = []
+        self.ends: list[float] = []
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step > len(self.losses):
+            self.losses.append(float(outputs["loss"]))
+            self.ends.append(time.monotonic())
 
 
 def ready(current: Run) -> Resume:
@@ -120,7 +166,7 @@ def start(current: Run, resume: Resume) -> None:
     trainer, recipe = current.trainer, current.recipe
     if not trainer.is_global_zero:
         return
-    if current.seed < TUNING and not change_results(recipe.overrides):
+    if not is_trial(current):
         note_start(
             results_dir() / "runs", recipe.run_id(current.seed), recipe.config_hash, current.source.commit
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.validation import setting
-from repro.paths import published_files, records_dirs
+from repro.paths import all_records_dirs, published_files
 from repro.recipe import (
     SCALES,
     Overrides,
@@ -63,8 +63,8 @@ _ON_GPU = {"gpu": True, "cuda": True, "cpu": False}  # by trainer.accelerator
 
 def recorded() -> Recorded:
     """Returns the runs that have a record which is not withdrawn."""
-    left_out = withdrawn(*records_dirs())
-    kept = [r for r in read_records(*records_dirs()).good if r.path not in left_out]
+    left_out = withdrawn(*all_records_dirs())
+    kept = [r for r in read_records(*all_records_dirs()).good if r.path not in left_out]
     return frozenset((r.experiment, r.scale, r.seed, r.config_hash, r.on_gpu) for r in kept)
 
 

@@ -1,6 +1,7 @@
 """config, params, run, reproduce, show."""
 
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,43 @@ def checkout(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Workshop:
     """The project's own recipes, everything else the test's."""
     monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
     return workshop
+
+
+def test_what_counts_for_nothing_is_recorded_among_the_trials(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_TRIALS", str(workshop.root / "trials"))
+    refused = call("run", TINY, "--scale", "cpu", "--no-record")
+    refused.refused("seed 1", "may be judged", "--no-record")
+    assert not (workshop.runs / TINY).exists()
+    assert call("run", TINY, "--scale", "cpu").code == 0
+    assert len(workshop.records()) == 1
+    for words in (["--seed", "101"], ["--model.net.dropout", "0.2"], []):
+        if not words:  # a second run of a recorded seed
+            shutil.rmtree(workshop.runs)
+        done = call("run", TINY, "--scale", "cpu", *words)
+        assert f"record  {workshop.root / 'trials' / 'runs'}" in done.out
+    assert "bit for bit" in done.out
+    assert len(workshop.records()) == 1
+    assert len(list((workshop.root / "trials").rglob("*.json"))) == 3
+    assert call("show", f"{TINY}/cpu/s101").code == 0
+    assert call("run", TINY, "--scale", "cpu", "--seed", "102", "--no-record").code == 0
+    assert len(list((workshop.root / "trials").rglob("*.json"))) == 3
+    assert call("show", f"{TINY}/cpu/s102", "--json").code == 0
+
+
+def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None:
+    said = call("run", TINY, "--smoke")
+    assert said.code == 0, said.err
+    assert said.out.startswith("two updates: losses ")
+    assert not workshop.runs.exists()
+    assert workshop.records() == []
+
+
+def test_a_last_part_of_a_key_is_completed(workshop: Workshop) -> None:
+    call("run", TINY, "--n_heads", "2").refused(
+        "'--n_heads'", "the recipe has --model.net.blocks.mixers.0.n_heads"
+    )
 
 
 def test_config_prints_the_resolved_recipe(workshop: Workshop) -> None:
@@ -198,11 +236,16 @@ def test_show_takes_the_unique_beginning_of_a_run_id(trained: TrainedRun) -> Non
     folder = f"{TINY}/cpu"
     by_id = call("show", trained.run_id).out
     assert call("show", f"{folder}/s1").out == call("show", trained.run_id[:-3]).out == by_id
-    other = trained.workshop.runs / folder / "s11-01234567" / "events.jsonl"
+    other, own = (
+        trained.workshop.runs / folder / "s11-01234567" / "events.jsonl",
+        trained.folder / "events.jsonl",
+    )
     EventLog(other.parent).begin(b"", 5, {})
     try:
         assert call("show", f"{folder}/s1").out == by_id, "of seed 1, not of seed 11"
         call("show", f"{folder}/s11").refused("s11-01234567 has no record yet")
+        facts = json.loads(own.read_bytes().splitlines()[0]) | {"run": f"{folder}/s11-01234567"}
+        EventLog(other.parent).begin(b"", 5, facts)
         call("show", f"{folder}/s").refused("2 runs begin with", trained.run_id)
     finally:
         other.unlink()

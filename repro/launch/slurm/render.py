@@ -19,7 +19,7 @@ from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
 from repro.launch.targets import RunSpec
-from repro.paths import SHARED, data_dir, results_dir, runs_dir
+from repro.paths import SHARED, data_dir, results_dir, runs_dir, trials_dir
 from repro.seeds import show_ranges
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def current_places(submission: str) -> Places:
         "REPRO_DATA": data_dir().absolute(),
         "REPRO_RESULTS": results_dir().absolute(),
         "REPRO_RUNS": runs_dir().absolute(),
+        "REPRO_TRIALS": trials_dir().absolute(),
     }
     return Places(Path.cwd(), folder, variables)
 

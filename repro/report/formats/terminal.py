@@ -22,7 +22,7 @@ _WIDTH = 60  # of a curve
 WIDTH = 100  # of a line of words
 
 
-def _table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
+def text_table(rows: Iterable[Iterable[str]], headers: Iterable[str]) -> str:
     """A table in text, as wide as the terminal; where there is no terminal, as wide as its longest line."""
     from tabulate import tabulate
 
@@ -70,7 +70,7 @@ def terminal_table(record: RunRecord, most: int | None = None) -> str:
         published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
         labels = (record.experiment, record.scale, str(record.seed), m.name)
         rows.append((*labels, text.number(m.value), m.unit, m.split, published))
-    table = _table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
+    table = text_table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
     left = len(metrics) - len(listed)
     return f"{table}\n{left} more numbers: --all shows them here, `repro show` any time" if left else table
 
@@ -87,7 +87,9 @@ def _block(block: Block) -> str:
         case Bullets(items):
             return "\n".join(f"- {text.clean(item)}" for item in items)
         case Grid(header, rows):
-            return _table([[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows], header)
+            return text_table(
+                [[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows], header
+            )
         case Figure():
             return ""
 
@@ -141,20 +143,20 @@ def show_run(record: RunRecord) -> str:
         ("commit", commit(record)),
         ("hardware", text.mapping(record.hardware)),
         ("precision", record.precision),
-        ("parameters", text.count(record.parameters)),
+        ("parameters", text.count(record.parameters or None)),
         ("updates", text.count(record.steps)),
         ("tokens", text.count(record.tokens)),
         ("wall time", text.duration(record.wall_seconds)),
         ("GPU hours", f"{record.gpu_hours:.2f}"),
-        ("peak memory", text.size(record.peak_bytes)),
+        ("peak memory", text.size(record.peak_bytes) if record.peak_bytes else text.NOTHING),
         ("data", text.mapping(record.data)),
         ("versions", text.mapping(dict(record.versions))),
         ("W&B", record.wandb_url or text.NOTHING),
-        ("command", record.command),
+        ("command", record.command or text.NOTHING),
     ]
     facts += [("deviation", deviation) for deviation in record.deviations]
     parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table(record)]
-    curves = [_curve(name, points) for name, points in sorted(record.curves.items()) if points]
+    curves = [curve_line(name, points) for name, points in sorted(record.curves.items()) if points]
     if curves:
         parts.append("\n".join(curves))
     keys = flatten({k: v for k, v in record.config.items() if isinstance(v, dict)})
@@ -162,7 +164,8 @@ def show_run(record: RunRecord) -> str:
     return "\n\n".join(parts)
 
 
-def _curve(name: str, points: list[list[Any]]) -> str:
+def curve_line(name: str, points: list[list[Any]]) -> str:
+    """A line with the name of a curve, the curve and its ends."""
     first, last = points[0], points[-1]
     ends = f"{text.number(first[1])} at {first[0]:g}, {text.number(last[1])} at {last[0]:g}"
     return f"{text.clean(name):<24}{sparkline(points)}  {ends}"
@@ -190,4 +193,4 @@ def _numbers(a: RunRecord, b: RunRecord) -> str:
     for k in sorted(old.keys() | new.keys()):
         change = text.signed(new[k] - old[k]) if k in old and k in new else text.NOTHING
         rows.append((*k[:3], text.number(old.get(k)), text.number(new.get(k)), change, k[3]))
-    return _table(rows, ("metric", "unit", "split", "first", "second", "second - first", "protocol"))
+    return text_table(rows, ("metric", "unit", "split", "first", "second", "second - first", "protocol"))

@@ -11,6 +11,7 @@ import matplotlib
 from repro.report.plots.chart import Chart, Forest
 from repro.report.plots.forest import forest
 from repro.report.plots.panels import chart
+from repro.report.plots.plot import Plot
 from repro.text import clean
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
@@ -42,6 +43,14 @@ def svg(content: Chart | Forest, caption: str, sha256: str) -> bytes:
 def pdf(content: Chart | Forest) -> bytes:
     """A PDF for a paper, in the light colours."""
     return _saved(content, "pdf", {"CreationDate": None})
+
+
+def drawn(plot: Plot, suffix: str) -> bytes:
+    """A chart as ``.svg``, ``.pdf`` or ``.png``."""
+    assert not isinstance(plot.content, list)
+    if suffix == ".svg":
+        return svg(plot.content, plot.caption, "")
+    return pdf(plot.content) if suffix == ".pdf" else _saved(plot.content, "png", {})
 
 
 def _saved(content: Chart | Forest, kind: str, metadata: dict[str, Any]) -> bytes:

@@ -1,0 +1,136 @@
+"""Runs that a user names, side by side: what differs in settings, scores over seeds, curves in one figure."""
+
+import csv
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from repro import text
+from repro.errors import UserError, nearest
+from repro.evidence.judging.statistics import estimate
+from repro.recipe import Recipe
+from repro.record import RunRecord
+from repro.report.plots.chart import Chart
+from repro.report.plots.plot import CURVES, Plot, over_seeds
+from repro.report.plots.rows import curve_panel, metrics_of
+from repro.yamls import short
+
+FEW = 4  # scores of a table where none is named
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one configuration with several seeds.
+
+    Attributes:
+        settings: what distinguishes it from the other groups, by name.
+        records: one for each seed.
+    """
+
+    settings: Mapping[str, str]
+    records: Sequence[RunRecord]
+
+    @property
+    def label(self) -> str:
+        """The settings in one line."""
+        return ", ".join(
+            value if key == "run" else f"{key} {value}" for key, value in self.settings.items() if value
+        )
+
+
+def group(records: Sequence[RunRecord]) -> list[RunGroup]:
+    """Groups runs by configuration. Settings are compared within each experiment and scale."""
+    places = {(r.experiment, r.scale): list[RunRecord]() for r in records}
+    for record in records:
+        places[record.experiment, record.scale].append(record)
+    groups = []
+    for (experiment, scale), inside in places.items():
+        alike = {
+            r.config_hash[:8]: [o for o in inside if o.config_hash[:8] == r.config_hash[:8]] for r in inside
+        }
+        configs = {key: Recipe(experiment, scale, same[0].config).signature for key, same in alike.items()}
+        keys = sorted(
+            {
+                key
+                for a, b in itertools.pairwise(configs.values())
+                for key in a.keys() | b.keys()
+                if a.get(key) != b.get(key)
+            }
+        )
+        run = experiment if len({s for _, s in places}) == 1 else f"{experiment} {scale}"
+        for key, same in alike.items():
+            named = {_name(one, keys): text.word(configs[key].get(one, text.NOTHING)) for one in keys}
+            groups.append(RunGroup(({"run": run} if len(places) > 1 or not keys else {}) | named, same))
+    return groups
+
+
+def _name(key: str, keys: Sequence[str]) -> str:
+    """The last part of a key where no other key ends so."""
+    last = key.rpartition(".")[2]
+    return last if sum(one.rpartition(".")[2] == last for one in keys) == 1 else short(key)
+
+
+def scores_of(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> list[str]:
+    """The scores that all runs have, of the test first; or, of those named, the ones that are no curve alone.
+
+    Raises:
+        UserError: a name that no run has, or no score in common.
+    """
+    records = [record for one in groups for record in one.records]
+    every = [{m.name for m in record.metrics} for record in records]
+    known = set[str]().union(*every)
+    for name in named:
+        if name not in known and not any(name in record.curves for record in records):
+            raise UserError(f"no run has {name!r}{nearest(name, sorted(known))}")
+    first = [m.name for m in records[0].metrics if "tokens_per_s" not in m.name]
+    common = [name for name in dict.fromkeys(first) if all(name in names for names in every)]
+    common.sort(key=lambda name: not name.startswith("test/"))
+    return [name for name in named if name in known] or common[:FEW]
+
+
+def comparison(groups: Sequence[RunGroup], names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """The header and rows of a table: settings, seeds, then each score as mean and 95 % interval over seeds."""
+    settings = list(dict.fromkeys(key for one in groups for key in one.settings))
+    rows = []
+    for one in groups:
+        values = [[m.value for r in one.records if (m := r.metric(name))] for name in names]
+        means = [text.plus_minus(estimate(some)) if some else text.NOTHING for some in values]
+        open_runs = sum(r.checkpoint_sha256 is None for r in one.records)
+        seeds = f"{len(one.records)}{f', {open_runs} not finished' if open_runs else ''}"
+        rows.append([*(one.settings.get(key, text.NOTHING) for key in settings), seeds, *means])
+    return [*settings, "seeds", *names], rows
+
+
+def as_csv(groups: Sequence[RunGroup]) -> str:
+    """A line for each run with its settings and all of its scores."""
+    settings = list(dict.fromkeys(key for one in groups for key in one.settings))
+    names = list(dict.fromkeys(m.name for one in groups for r in one.records for m in r.metrics))
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["run_id", "scale", "seed", "updates", *settings, *names])
+    for one in groups:
+        chosen = [one.settings.get(key, "") for key in settings]
+        for r in one.records:
+            scores: list[Any] = [m.value if (m := r.metric(name)) else "" for name in names]
+            table.writerow([r.run_id, r.scale, r.seed, r.steps, *chosen, *scores])
+    return out.getvalue()
+
+
+def curves(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Plot:
+    """A figure with a panel for each curve: those named, or the training loss and the validation scores.
+
+    Raises:
+        UserError: no run has such a curve.
+    """
+    rows = {one.label: one.records for one in groups}
+    drawn = named or metrics_of(record for one in groups for record in one.records)[:FEW]
+    panels = [panel for name in drawn if (panel := curve_panel(rows, name))]
+    if not panels:
+        known = sorted({name for one in groups for r in one.records for name in r.curves})
+        raise UserError(
+            f"no run has a curve {', '.join(named) or 'yet'}; there is: {', '.join(known) or 'none'}"
+        )
+    title = f"{groups[0].records[0].experiment}, {over_seeds(rows)}" if len(groups) == 1 else over_seeds(rows)
+    return Plot("curves", CURVES, f"learning curves: {'; '.join(rows)}", Chart(title, list(rows), panels))
