@@ -14,16 +14,16 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1785,
+    "cli": 1830,
     "data": 6130,
     "evidence": 2330,
-    "experiment": 2360,
-    "launch": 2130,
+    "experiment": 2385,
+    "launch": 2140,
     "mirror": 430,
     "models": 1150,
-    "nn": 4400,
+    "nn": 4505,
     "report": 2225,
-    "repro": 1300,
+    "repro": 1400,
     "tasks": 3100,
     "training": 930,
     "verify": 160,

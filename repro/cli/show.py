@@ -93,6 +93,7 @@ def compare_runs(args: argparse.Namespace) -> None:
         header, rows = comparison(groups, scores_of(groups, args.metric))
         print(text_table(rows, header))
     if args.out:
+        args.metric = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
         _draw(args, groups)
 
 

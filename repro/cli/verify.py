@@ -25,6 +25,36 @@ def register(verbs: Verbs) -> None:
     verify.add_argument("--json", action="store_true", help="one array with the outcome; implies --quiet")
     verify.set_defaults(handler=verify_record)
 
+    check = verbs.add_parser(
+        "check", help="check the laws of a mixer, also of one in a plugin of the project"
+    )
+    check.add_argument(
+        "name", metavar="CLASS", help="mymix.Alibi; Alibi, if one plugin has it; repro.nn.FullAttention"
+    )
+    check.add_argument(
+        "--init", default="{}", metavar="YAML", help="arguments besides the width: '{n_heads: 3}'"
+    )
+    check.add_argument("--d-model", type=int, default=12, metavar="N", help="width (default 12)")
+    check.add_argument(
+        "--loop", metavar="FUNCTION", help="a naive form, mymix.naive: law III; see docs/extending.md"
+    )
+    check.set_defaults(handler=check_laws)
+
+
+def check_laws(args: argparse.Namespace) -> int:
+    from repro.experiment.build import check_mixer
+    from repro.yamls import parse_yaml
+
+    init = parse_yaml(args.init, "--init")
+    if args.d_model < 1 or not isinstance(init, dict):
+        raise UserError(f"--d-model is at least 1 and --init a mapping, not {args.d_model} and {args.init!r}")
+    broken = 0
+    for one in check_mixer(args.name, init, args.d_model, args.loop):
+        broken += not one.holds
+        print(f"{'ok  ' if one.holds else 'FAIL'}  {one.difference:.1e}  {one.law}", flush=True)
+    print(f"{args.name}: {f'{broken} laws do not hold' if broken else 'all laws hold'} (float64)")
+    return EXIT_FAILED if broken else EXIT_OK
+
 
 def verify_record(args: argparse.Namespace) -> int:
     from repro.evidence.verified import DIFFERS, FAILED, Verified, keep

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal
@@ -17,7 +18,9 @@ from repro.errors import UserError
 from repro.experiment.compiling import require_compilable
 from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
+from repro.nn.laws import Finding, check
 from repro.nn.positions.positions import longest_window
+from repro.plugins import load_plugins, located, resolve
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 from repro.training.early_stop import StopRule
@@ -25,7 +28,7 @@ from repro.training.saving import Checkpoints
 
 AnyTask = Task[Any]
 MatmulPrecision = Literal["highest", "high", "medium"]  # of torch.set_float32_matmul_precision
-# What a YAML file may name. Everything else is refused before it is imported.
+# What a YAML file may name besides plugins. Everything else is refused before it is imported.
 IMPORTABLE = (
     "repro.batches",
     "repro.nn",
@@ -55,9 +58,14 @@ class Parts:
     matmul_precision: MatmulPrecision = "highest"
 
 
+def importable() -> tuple[str, ...]:
+    """What a YAML file may name: :data:`IMPORTABLE`, and the plugins of the project, which are imported."""
+    return *IMPORTABLE, *load_plugins()
+
+
 def restrict_imports() -> None:
-    """Limits what configurations may name to this package and the parts of torch and lightning it needs."""
-    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(IMPORTABLE))
+    """Limits what configurations may name: this package, plugins, and the parts of torch and lightning it needs."""
+    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=list(importable()))
 
 
 def build(recipe: Recipe, meta: bool = False) -> Parts:
@@ -92,6 +100,7 @@ def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
 
 def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     restrict_imports()
+    sections = resolve(sections, load_plugins())
     parser = _parser(sections)
     try:
         config = _parse(parser, sections)
@@ -160,10 +169,32 @@ def check_examples(net: torch.nn.Module, data: ExampleData) -> None:
         raise ValueError(f"examples have {data.seq_len} tokens, the network learns {longest} positions only")
 
 
+def check_mixer(word: str, init: Config, d_model: int, loop: str | None = None) -> Iterator[Finding]:
+    """Checks the laws of a mixer; see :func:`repro.nn.laws.check`.
+
+    Args:
+        word: its class path, or the bare name of a plugin's class.
+        init: arguments of the class besides the width.
+        d_model: the width.
+        loop: the path of a naive form.
+
+    Raises:
+        UserError: no such class or function, or a class that breaks the contract of mixers.
+    """
+    allowed = importable()
+    maker, naive = (located(path, load_plugins(), allowed) if path else None for path in (word, loop))
+    try:
+        assert maker is not None
+        yield from check(maker(d_model, **init), d_model, naive)
+    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"{word} breaks the contract of a mixer: {reason}") from error
+
+
 def explain(message: str) -> str:
     """Returns an error of the configuration parser about a recipe in one line."""
     keys = [key for section in (Trainer, Checkpoints, StopRule) for key in signature(section).parameters]
-    return one_line(message, (*HEADER, *SECTIONS, *keys), IMPORTABLE)
+    return one_line(message, (*HEADER, *SECTIONS, *keys), importable())
 
 
 def _check_updates(count: int | None) -> None:

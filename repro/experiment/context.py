@@ -16,8 +16,7 @@ from repro.data.core.stream_data import StreamData
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import build
-from repro.experiment.session import MODEL_FILE
-from repro.experiment.trained import find_run
+from repro.experiment.trained import find_run, read_weights
 from repro.experiment.trainer import vocabulary_hash
 from repro.models import DecoderLM
 from repro.paths import runs_dir
@@ -99,8 +98,7 @@ def load_reader(word: str, scale: str | None = None, seed: int | None = None) ->
             those of its training.
     """
     folder = find_run(word, scale, seed)
-    path = folder / MODEL_FILE
-    loaded = checkpoint.read(path)
+    path, loaded = read_weights(folder)
     checkpoint.check_stamp(path, loaded, None, None)
     parts = build(Recipe(word, scale or "", loaded["config"]))
     net = parts.task.net

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from repro.plugins import hashes
 from repro.record import INSTRUCTIONS
 from repro.source import release
 
@@ -26,14 +27,15 @@ TF32_VARIABLES = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE")  #
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that can change a number, and of this one where it is an installed wheel."""
+    """Versions of Python, of the packages that can change a number, of an installed wheel and of plugins."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return installed | release()
+    plugins = {f"plugin {name}": f"sha256:{sha256}" for name, sha256 in hashes().items()}
+    return installed | release() | plugins
 
 
 def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:

@@ -180,6 +180,8 @@ def start(current: Run, resume: Resume) -> None:
         print("no valid checkpoint is left: starting from step 0", file=sys.stderr)
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
+    if (tokenizer := current.parts.data.tokenizer) is not None:
+        tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
     current.events.begin(current.curves.known, resume.step, first_event(current))
     trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
     current.mirror = mirror.start(current.folder)
@@ -204,8 +206,6 @@ def test(current: Run) -> str | None:
     if current.trainer.is_global_zero:
         current.events.append("state", current.steps, {"state": "testing"})
         data = current.parts.data
-        if data.tokenizer is not None:
-            data.tokenizer.save(current.folder / f"tokenizer{data.tokenizer.suffix}")
         mark = checkpoint.stamp(current.recipe.signature, vocabulary_hash(data), current.stamper.origin)
         digest = checkpoint.write_model(current.folder / MODEL_FILE, weights, current.recipe.config, mark)
     current.trainer.test(current.parts.task, datamodule=current.parts.data, verbose=False)

@@ -1,16 +1,18 @@
-"""A trained run, ready for use on new text."""
+"""A trained run, or one under way, ready for use on new text."""
 
 import contextlib
+import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 
 from repro.batches import SourceBatch, Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError, nearest
+from repro.events import EVENTS_FILE, read
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, build_task
 from repro.experiment.pictures.attention import attention_sheet
@@ -27,6 +29,8 @@ from repro.tasks.dialogue import DialogueModel
 from repro.tasks.language_model import LanguageModel
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.translation import Search, Translation, decode_batch
+from repro.training.checkpoints import checkpoints, fault
+from repro.training.saving import best_checkpoints
 
 
 @dataclass
@@ -101,23 +105,53 @@ class Trained:
 
 
 def find_run(word: str, scale: str | None, seed: int | None) -> Path:
-    """The folder of a finished run: given as a folder, a run id, or an experiment with scale and seed.
+    """The folder of a run with weights: given as a folder, a run id, or an experiment with scale and seed.
+
+    A finished run is preferred to one that has checkpoints only.
 
     Raises:
         UserError: there is none; names the command that makes one.
     """
     for folder in (Path(word), runs_dir() / word):
-        if (folder / MODEL_FILE).is_file():
+        if (folder / MODEL_FILE).is_file() or _saved(folder):
             return folder
-    pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*/{MODEL_FILE}"
-    models = sorted(runs_dir().glob(pattern), key=lambda p: p.stat().st_mtime) if _is_plain(word) else []
-    if models:
-        return models[-1].parent
+    pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*"
+    for name in (MODEL_FILE, "checkpoints/step-*.ckpt") if _is_plain(word) else ():
+        if files := sorted(runs_dir().glob(f"{pattern}/{name}"), key=lambda p: p.stat().st_mtime):
+            return files[-1].parents[name.count("/")]
     if word in experiments():
         raise UserError(
-            f"{word} has no finished run here; make one: repro run {word} --scale {scale or 'cpu'}"
+            f"{word} has no run with weights here; make one: repro run {word} --scale {scale or 'cpu'}"
         )
     raise UserError(f"no run {word!r}{nearest(word, experiments())}; `repro run EXPERIMENT` makes one")
+
+
+def _saved(folder: Path) -> list[Path]:
+    """The sound checkpoints of a run: those of the last steps, then the best of the validations."""
+    place = folder / "checkpoints"
+    return [path for path in (*checkpoints(place), *best_checkpoints(place)) if fault(path) is None]
+
+
+def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Reads the final model of a run; of an unfinished run its best or else its last checkpoint, which stderr names.
+
+    Returns:
+        The file and its content, with the recipe under ``config``.
+
+    Raises:
+        UserError: a file that cannot be read, or without its configuration.
+    """
+    path = folder / MODEL_FILE
+    if not path.is_file() and (saved := _saved(folder)):
+        path = saved[-1]
+        print(f"{folder} is not finished: weights of {path.name}", file=sys.stderr)
+    loaded = checkpoint.read(path)
+    if path.name != MODEL_FILE:
+        begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
+        loaded["config"] = next(begun, None)
+    if not isinstance(loaded.get("config"), dict):
+        raise UserError(f"{path} lacks its configuration; copy {MODEL_FILE} from the run's folder again")
+    return path, loaded
 
 
 def _is_plain(word: str) -> bool:
@@ -125,7 +159,7 @@ def _is_plain(word: str) -> bool:
 
 
 def load_trained(word: str, scale: str | None = None, seed: int | None = None) -> Trained:
-    """Loads a finished run.
+    """Loads a run; see :func:`read_weights`.
 
     Raises:
         UserError: no such run, a damaged model file, or a tokeniser that is not the one it was trained with.
@@ -133,8 +167,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     from repro.data.tokenizers.loading import load_tokenizer
 
     folder = find_run(word, scale, seed)
-    path = folder / MODEL_FILE
-    loaded = checkpoint.read(path)
+    path, loaded = read_weights(folder)
     files = [p for p in sorted(folder.glob("tokenizer.*")) if p.suffix in (".json", ".model")]
     if not files:
         raise UserError(
@@ -143,9 +176,7 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
         )
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
-    config = loaded.get("config")
-    if not isinstance(config, dict):
-        raise UserError(f"{path} lacks its configuration; copy {MODEL_FILE} from the run's folder again")
+    config = loaded["config"]
     task = build_task(Recipe(word, scale or "", config))
     try:
         task.load_state_dict(loaded["state_dict"])

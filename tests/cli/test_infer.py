@@ -35,7 +35,7 @@ def test_a_run_is_found_by_its_experiment(trained: TrainedRun, words: tuple[str,
     assert call("translate", *words, stdin=LINES.encode()).out == by_id
     assert call("translate", str(trained.folder), stdin=LINES.encode()).out == by_id
     call("translate", TINY, "--run-seed", "7", stdin=b"one\n").refused(
-        "no finished run here", f"repro run {TINY}"
+        "no run with weights here", f"repro run {TINY}"
     )
 
 
@@ -181,7 +181,9 @@ def test_a_model_file_with_missing_parts(
 
 
 def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:
-    call("generate", TINY, stdin=b"one\n").refused(f"{TINY} has no finished run here", f"repro run {TINY}")
+    call("generate", TINY, stdin=b"one\n").refused(
+        f"{TINY} has no run with weights here", f"repro run {TINY}"
+    )
 
 
 def test_what_a_translation_looked_at_is_drawn(trained: TrainedRun, tmp_path: Path) -> None:

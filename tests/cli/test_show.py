@@ -61,3 +61,14 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert len({row["test/loss"] for row in rows}) == 4
     call("compare", TINY, "--metric", "test/los").refused("'test/los'", "test/loss")
     call("compare", "nosuch/run").refused("nosuch/run")
+
+
+def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> None:
+    lose_record(own_run)
+    (own_run.folder / "model.pt").unlink()
+    for word in (own_run.run_id, TINY):
+        said = call("translate", word, stdin=b"seventeen\n")
+        assert said.code == 0, said.err
+        assert "is not finished: weights of step-00000002.ckpt" in said.err
+        assert len(said.out.splitlines()) == 1
+    assert call("generate", TINY, "--max-new", "3", stdin=b"seventeen\n").code == 0

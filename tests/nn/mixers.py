@@ -18,7 +18,6 @@ from repro.nn import (
     FullAttention,
     Hashing,
     InfusedAttention,
-    Layout,
     LearnedPositions,
     LinearAttention,
     LocalAttention,
@@ -29,7 +28,7 @@ from repro.nn import (
     RelativeAttention,
     ShawAttention,
 )
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.laws import difference, even_takes, feed, gradients, randomise, valid
 from tests.nn import (
     reference,
     reference_compressed,
@@ -42,6 +41,18 @@ from tests.nn import (
     reference_relative,
 )
 
+__all__ = [
+    "CAUSAL",
+    "DIRECTIONS",
+    "D_MODEL",
+    "MIXERS",
+    "build",
+    "difference",
+    "even_takes",
+    "feed",
+    "gradients",
+    "valid",
+]
 D_MODEL = 12
 SIGNAL = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=6, ridge=0.3)
 
@@ -186,77 +197,3 @@ def build(name: str, seed: int = 0) -> nn.Module:
     """The mixer of that name in float64, every weight and bias random, so that a forgotten term shows."""
     torch.manual_seed(seed)
     return randomise(MIXERS[name].make().double().eval())
-
-
-def randomise(module: nn.Module) -> nn.Module:
-    """Random normal parameters, norms' gains around 1."""
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            parameter.normal_(std=0.4)
-            if "norm" in name and name.endswith("weight"):
-                parameter.add_(1.0)
-    return module
-
-
-def gradients(loss: Tensor, inputs: Sequence[Tensor], module: nn.Module) -> dict[str, Tensor]:
-    """Gradients of a loss with respect to inputs and every parameter, by name."""
-    names, parameters = zip(*module.named_parameters(), strict=True)
-    result = torch.autograd.grad(loss, [*inputs, *parameters])
-    return dict(zip([f"input {i}" for i in range(len(inputs))] + list(names), result, strict=True))
-
-
-def difference(a: Tensor, b: Tensor) -> float:
-    """Largest difference relative to the larger of 1 and the largest entry of ``b``; inf for other shapes."""
-    if a.shape != b.shape:
-        return float("inf")
-    a, b = a.detach(), b.detach()
-    return float((a - b).abs().max() / max(1.0, float(b.abs().max()))) if a.numel() else 0.0
-
-
-def valid(lengths: Tensor, steps: int) -> Tensor:
-    """Which tokens are valid, boolean ``(B, T)``."""
-    return torch.arange(steps) < lengths[:, None]
-
-
-def feed(
-    mixer: nn.Module,
-    rows: Sequence[Tensor],
-    takes: Sequence[Sequence[int]],
-    state: Any,
-    noise: float = 9.0,
-    settings: CallSettings = AS_BUILT,
-) -> tuple[list[Tensor], Any]:
-    """Feeds ragged sequences chunk by chunk, with carried state.
-
-    Args:
-        mixer: a causal mixer.
-        rows: the tokens ``(L_b, D)`` of each row.
-        takes: for each call, how many tokens each row takes; shorter rows are padded with noise.
-        state: the state to start from.
-        noise: size of what stands in the padding; it must not matter.
-        settings: of every call; the state must have been made under the same.
-
-    Returns:
-        Each row's outputs ``(L_b, D)``, and the last state.
-    """
-    start = torch.zeros(len(rows), dtype=torch.long)
-    outputs: list[list[Tensor]] = [[] for _ in rows]
-    for take in takes:
-        steps, lengths = max(take), torch.tensor(take)
-        parts = [row[int(s) : int(s) + n] for row, s, n in zip(rows, start, take, strict=True)]
-        padded = [
-            torch.cat([p, noise * torch.randn(steps - len(p), p.shape[1], dtype=p.dtype)]) for p in parts
-        ]
-        where = start[:, None] + torch.arange(steps)
-        y, state, *_ = mixer(
-            torch.stack(padded), state, Layout(True, start, lengths, where, settings=settings)
-        )
-        for b, n in enumerate(take):
-            outputs[b].append(y[b, :n])
-        start = start + lengths
-    return [torch.cat(parts) for parts in outputs], state
-
-
-def even_takes(lengths: Sequence[int], size: int) -> list[list[int]]:
-    """Chunks of ``size`` tokens until every row is used up; short rows end early."""
-    return [[min(size, max(0, n - at)) for n in lengths] for at in range(0, max(lengths), size)]

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.nn import Layout
+from repro.nn.laws import LENGTHS, TOLERANCE, weighted
 from tests.nn.mixers import (
     CAUSAL,
     D_MODEL,
@@ -18,8 +19,6 @@ from tests.nn.mixers import (
     valid,
 )
 
-TOLERANCE = 1e-12
-LENGTHS = [19, 19, 11]
 CHUNKS = {
     "ones": even_takes(LENGTHS, 1),
     "fives": even_takes(LENGTHS, 5),
@@ -36,12 +35,6 @@ def random_rows(seed: int = 1) -> list[Tensor]:
 def whole(mixer: nn.Module, rows: list[Tensor]) -> list[Tensor]:
     """Every row alone and in one piece, without a state."""
     return [mixer(row[None], None, Layout(True, positions=torch.arange(len(row)))).y[0] for row in rows]
-
-
-def weighted(outputs: list[Tensor]) -> Tensor:
-    """A scalar that treats no two outputs alike."""
-    generator = torch.Generator().manual_seed(5)
-    return sum((y * torch.randn(y.shape, generator=generator, dtype=y.dtype)).sum() for y in outputs)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)

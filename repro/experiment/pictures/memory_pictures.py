@@ -15,8 +15,7 @@ from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, build
 from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
-from repro.experiment.session import MODEL_FILE
-from repro.experiment.trained import find_run
+from repro.experiment.trained import find_run, read_weights
 from repro.experiment.trainer import vocabulary_hash
 from repro.models.decodable import evaluating
 from repro.nn.attention.continuous import ContinuousMemory
@@ -45,8 +44,7 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
         UserError: no such run, a run without a continuous memory, data that are missing or differ from those of its
             training, or an example that is too short.
     """
-    path = find_run(word, scale, seed) / MODEL_FILE
-    loaded = checkpoint.read(path)
+    path, loaded = read_weights(find_run(word, scale, seed))
     checkpoint.check_stamp(path, loaded, None, None)
     parts = build(Recipe(word, scale or "", loaded["config"]))
     if not _knows_memory(parts.task):

@@ -12,7 +12,8 @@ from pathlib import Path
 from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.validation import refuse_secrets
-from repro.paths import INSTALLED, PROJECT, configs_dir
+from repro.paths import INSTALLED, PROJECT, PROJECT_FILE, configs_dir, project
+from repro.plugins import plugin_files
 from repro.source import SNAPSHOT_FACTS, git, release, state
 
 FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
@@ -34,11 +35,15 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     """
     own_configs = configs_dir().resolve() == (PROJECT / "configs").resolve()
     paths = dict(_own_files())
-    if not own_configs:
+    if not own_configs and project() == PROJECT:
         paths = {name: path for name, path in paths.items() if not name.startswith("configs/")}
+    if not own_configs:
         recipes = sorted(configs_dir().glob("*/*.yaml"))
         paths |= {f"configs/{p.relative_to(configs_dir()).as_posix()}": p for p in recipes}
-    roots = (PROJECT.resolve(), configs_dir().resolve())
+    if plugins := plugin_files():
+        own = [project() / PROJECT_FILE, *(path for files in plugins.values() for path in files)]
+        paths |= {path.relative_to(project()).as_posix(): path for path in own}
+    roots = (PROJECT.resolve(), configs_dir().resolve(), *([project().resolve()] if plugins else []))
     files = {name: _read(name, path, roots) for name, path in paths.items()}
     commit, dirty = state(PROJECT)
     facts: dict[str, object] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
