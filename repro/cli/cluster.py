@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
 from repro.cli.cost import cost_of_plan
-from repro.cli.runs import SEEDS, complete_experiments
+from repro.cli.runs import SEEDS, add_grid, complete_experiments, parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
 from repro.recipe import SCALES
@@ -31,6 +31,7 @@ def register(verbs: Verbs) -> None:
     completed(cluster, complete_clusters)
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
+    add_grid(submit)
     submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
     submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
@@ -56,6 +57,15 @@ def complete_clusters(prefix: str, **_: object) -> list[str]:
 
 
 def submit_runs(args: argparse.Namespace) -> None:
+    points = parse_grid(args.grid, args.overrides)
+    if args.json and len(points) > 1:
+        raise UserError("--json prints one submission; a grid is one for each point")
+    for args.overrides in points:
+        submit_point(args)
+
+
+def submit_point(args: argparse.Namespace) -> None:
+    """Submits the runs of the targets with one choice of settings."""
     from repro.launch.submit import dry_run, submit
 
     request = _request(args)

@@ -108,7 +108,7 @@ def _run(arguments: list[str]) -> None:
 
     # LightningCLI and the launcher of further ranks both read these
     sys.argv = [sys.argv[0], *arguments]
-    Cli(
+    cli = Cli(
         Task,
         DataModule,
         subclass_mode_model=True,
@@ -118,3 +118,6 @@ def _run(arguments: list[str]) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
     )
+    if cli.trainer.is_global_zero:
+        place = cli.trainer.log_dir or cli.trainer.default_root_dir
+        print(f"{cli.subcommand}: done, {cli.trainer.global_step} updates; files in {place}")

@@ -2,14 +2,18 @@
 
 import argparse
 import json
+import math
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
-from repro.paths import published_files, records_dirs, results_dir
+from repro.paths import data_dir, published_files, records_dirs, results_dir
+from repro.recipe import SCALES, experiments, load_recipe, scales_of
 from repro.record import Damage, read_records
-from repro.text import clean
+from repro.text import clean, duration
 
 
 def register(verbs: Verbs) -> None:
@@ -18,8 +22,14 @@ def register(verbs: Verbs) -> None:
         "list", help="list published rows with recipes, scales, published and measured values, verdicts"
     )
     completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
+    lister.add_argument("--mine", action="store_true", help="list your own runs, also those without a record")
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_rows)
+
+    recipes = verbs.add_parser("recipes", help="list what can be run: recipes with time and data")
+    recipes.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    recipes.add_argument("--fits", metavar="TIME", help="only those that take at most 10m, 2h, 30s")
+    recipes.set_defaults(handler=list_recipes)
 
     parity = verbs.add_parser(
         "parity", help="what was compared with the official codes, and how large the differences are"
@@ -58,6 +68,10 @@ def complete_papers(prefix: str, **_: object) -> list[str]:
 
 
 def list_rows(args: argparse.Namespace) -> int:
+    if args.mine:
+        if args.paper or args.json:
+            raise UserError("--mine lists all of your runs in a table; leave out PAPER and --json")
+        return list_mine()
     from repro.evidence.table import read_evidence
     from repro.report.views.rows import list_rows as rows_of
 
@@ -70,6 +84,63 @@ def list_rows(args: argparse.Namespace) -> int:
 
         print(render(listing(evidence, args.paper)))
     return name_damaged(evidence.comparison.damaged)
+
+
+def list_mine() -> int:
+    """Prints the runs in the run folders and the records of trials, or of the project."""
+    from repro.cli.show import own_runs
+    from repro.report.formats.terminal import text_table
+    from repro.report.views.runs import first_number
+
+    runs = own_runs()
+    rows = [(r.run_id, r.finished, str(r.steps), first_number(r), " ".join(r.overrides)) for r in runs]
+    print(
+        text_table(rows, ("run", "finished", "updates", "first number", "settings"))
+        if rows
+        else "no runs yet"
+    )
+    return 0
+
+
+def list_recipes(args: argparse.Namespace) -> None:
+    from repro.report.formats.terminal import text_table
+
+    most = math.inf
+    if args.fits is not None:
+        units = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0}
+        if not (match := re.fullmatch(r"([0-9.]{1,9})([smh])", args.fits)):
+            raise UserError(f"--fits: {args.fits!r} is no time; write it like 10m, 2h or 30s")
+        most = float(match[1]) * units[match[2]]
+    rows = []
+    for name in experiments():
+        if args.scale not in scales_of(name):
+            continue
+        config = load_recipe(name, args.scale).config
+        hours = config.get("hours")
+        if most == math.inf or (hours is not None and hours <= most):
+            time = duration(3600 * hours) if hours is not None else "unknown"
+            rows.append((name, config["title"], time, str(config.get("hardware") or ""), _data_of(config)))
+    if not rows:
+        raise UserError(f"no recipe at scale {args.scale} is known to take at most {args.fits}")
+    print(text_table(rows, ("recipe", "title", "time", "on", "data")))
+
+
+def _data_of(config: dict[str, Any]) -> str:
+    """Whether the data of a recipe are here, or the command that prepares them."""
+    from repro.data.registry import find_data_set
+
+    store = (config.get("data") or {}).get("init_args", {}).get("store")
+    if store is None:
+        return "generated"
+    name, _, variant = store.partition("/")
+    try:
+        data_set = find_data_set(name)
+    except UserError:
+        return f"unknown: {store}"
+    variant = variant or data_set.default_variant
+    if (data_dir() / name / variant).is_dir():
+        return "present"
+    return "generated" if data_set.generated else data_set.command(variant)
 
 
 def show_parity(args: argparse.Namespace) -> int:
@@ -90,7 +161,9 @@ def show_parity(args: argparse.Namespace) -> int:
 def _known(paper: str | None) -> str | None:
     """A paper that has published numbers; None stays None."""
     if paper and paper not in complete_papers(""):
-        raise UserError(f"unknown paper {paper!r}{nearest(paper, complete_papers(''))}")
+        keys = complete_papers("")
+        close = nearest(paper, keys) or f"; there are {', '.join(keys)}"
+        raise UserError(f"unknown paper {paper!r}{close}; `repro recipes` lists studies of no paper, too")
     return paper
 
 

@@ -1,6 +1,7 @@
 """Verbs about experiments: config, params, run, reproduce."""
 
 import argparse
+import itertools
 import json
 import math
 import os
@@ -14,7 +15,7 @@ from typing import Any
 
 from repro.cli.arguments import Verbs, completed
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
-from repro.paths import all_records_dirs, records_dirs, results_dir, runs_dir, trials_dir
+from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
 from repro.record import RECORD_FILE, RunRecord, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
@@ -42,6 +43,7 @@ def register(verbs: Verbs) -> None:
     target = run.add_mutually_exclusive_group()
     target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
     target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
+    add_grid(run)
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
     kept = run.add_mutually_exclusive_group()
     kept.add_argument(
@@ -65,6 +67,38 @@ def register(verbs: Verbs) -> None:
     )
     reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
     reproduce.set_defaults(handler=reproduce_all)
+
+
+def add_grid(parser: argparse.ArgumentParser) -> None:
+    """The argument that names values of settings; see :func:`parse_grid`."""
+    parser.add_argument(
+        "--grid",
+        action="append",
+        default=[],
+        metavar="KEY=A,B",
+        help="a run for each value; again for all pairs",
+    )
+
+
+def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
+    """The settings of each point of a grid, ``model.optimizer.lr=1e-3,1e-2``, behind those of all points.
+
+    Raises:
+        UserError: no dotted key, no value, or a key that is given twice.
+    """
+    axes = []
+    for word in words:
+        key, _, text = word.removeprefix("--").partition("=")
+        values = parse_yaml(f"[{text}]", f"--grid {word}")
+        if "." not in key or not values:
+            raise UserError(
+                f"--grid {word}: write a key of the recipe and values, model.optimizer.lr=1e-3,1e-2"
+            )
+        axes.append([(key, value) for value in values])
+    keys = [key for key, _ in overrides] + [axis[0][0] for axis in axes]
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise UserError(f"--grid: {twice[0]} is given twice; give each key once")
+    return [[*overrides, *point] for point in itertools.product(*axes)]
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
@@ -165,15 +199,27 @@ def run_one(args: argparse.Namespace) -> int:
         raise UserError(f"--seed must be from 0 to {LARGEST}, not {seed}")
     recipe = recipe_of(args)
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
-    if args.seeds is not None:
+    if args.seeds is not None or args.grid:
         flags = [
             f"--{name}" for name in ("all", "no-record", "smoke") if getattr(args, name.replace("-", "_"))
         ]
-        runs = [
-            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *flags])
-            for s in SeedChoice.parse(args.seeds).select(recipe.seeds)
-        ]
-        return run_each(runs)
+        named = (
+            SeedChoice.parse(args.seeds)
+            if args.seeds
+            else SeedChoice(1)
+            if seed is None
+            else SeedChoice(0, (seed,))
+        )
+        runs: list[tuple[str, list[str]]] = []
+        for point in parse_grid(args.grid, args.overrides):
+            one = load_recipe(args.experiment, args.scale, point)
+            words = [word for key, value in point for word in (f"--{key}", json.dumps(value))]
+            seeds = named.select(one.seeds)
+            start = [(one.run_id(s), run_words(args.experiment, args.scale, s)) for s in seeds]
+            runs += [(run, [*begin, *words, *flags]) for run, begin in start]
+        code = run_each(runs)
+        print(f"compare  `repro compare {' '.join(dict.fromkeys(run for run, _ in runs))}`")
+        return code
     seed = recipe.seeds[0] if seed is None else seed
     if args.smoke:
         from repro.experiment.run import smoke
@@ -315,7 +361,15 @@ def reproduce_all(args: argparse.Namespace) -> int:
     for line in [*damaged, *notices, *(not_judged(todo.specs) if args.dry_run else ())]:
         print(line, file=sys.stderr)
     if args.dry_run:
-        print("".join(f"{spec.run_id}\n" for spec in todo.specs), end="")
+        for spec in todo.specs:
+            hours = load_recipe(spec.experiment, spec.scale).config.get("hours")
+            missing = [store for store in spec.stores if not (data_dir() / store).is_dir()]
+            notes = [
+                f"{hours:g} h" if hours else "hours unknown",
+                *spec.settings,
+                *(f"data missing: {m}" for m in missing),
+            ]
+            print(f"{spec.run_id}  {', '.join(notes)}")
         return EXIT_OK
     runs = [(s.run_id, [*run_words(s.experiment, s.scale, s.seed), *s.settings]) for s in todo.specs]
     code = run_each(runs, args.hours or math.inf)

@@ -11,7 +11,7 @@ from repro import events
 from repro.cli.arguments import Verbs, completed
 from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, status
-from repro.paths import all_records_dirs, runs_dir
+from repro.paths import all_records_dirs, runs_dir, trials_dir
 from repro.record import (
     RECORD_FILE,
     Measurement,
@@ -164,6 +164,16 @@ def find_records(words: Iterable[str]) -> list[RunRecord]:
             some = _named(word, known)
         found |= {one.run_id: one for one in some}
     return list(found.values())
+
+
+def own_runs() -> list[RunRecord]:
+    """The runs that have a folder here, and the records of trials (of a project all of its records), by run id."""
+    kept = {r.run_id: r for r in read_records(trials_dir() / "runs").good}
+    for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}"):
+        record = path.with_name(RECORD_FILE)
+        if one := read_record(record) if record.is_file() else unfinished(path.parent):
+            kept[one.run_id] = one
+    return [kept[run] for run in sorted(kept)]
 
 
 def _named(word: str, records: Records) -> list[RunRecord]:

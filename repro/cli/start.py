@@ -3,7 +3,6 @@
 import argparse
 import os
 import shlex
-import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from repro.cli.arguments import Verbs, completed
 from repro.cli.results import complete_papers
 from repro.cli.runs import require_writable, run_words
 from repro.errors import UserError
-from repro.paths import INSTALLED, PROJECT, SHARED, files_in, results_dir, runs_dir
+from repro.paths import SHARED, files_in, results_dir, runs_dir
 from repro.recipe import load_recipe
 from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
 from repro.training.stop_request import StopRequest
@@ -38,7 +37,8 @@ def register(verbs: Verbs) -> None:
     tour.set_defaults(handler=take_tour)
 
     init = verbs.add_parser(
-        "init", help="make a project folder: an example recipe, a cluster profile, a README"
+        "init",
+        help="make a project folder: an example recipe, a list of plugins, a cluster profile, a README",
     )
     init.add_argument("folder", metavar="DIR", type=Path, help="it may exist; no file in it is replaced")
     init.set_defaults(handler=make_project)
@@ -163,9 +163,3 @@ def make_project(args: argparse.Namespace) -> None:
     for name, path in files.items():
         write_atomic(args.folder / name, path.read_bytes())
         print(args.folder / name)
-    if not INSTALLED:
-        print(
-            f"repro runs from the checkout {PROJECT}, which stays the project in every folder; "
-            f"for a project of your own install it: pip install {PROJECT}",
-            file=sys.stderr,
-        )

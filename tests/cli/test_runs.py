@@ -284,7 +284,7 @@ def test_reproduce_dry_run_counts_what_is_recorded(trained: TrainedRun) -> None:
     assert output.code == 0
     lines = output.out.splitlines()
     assert lines[0] == "2 runs, 1 recorded, 1 to do"
-    assert lines[1:] == [f"{TINY}/cpu/s2-{trained.folder.name.split('-')[1]}"]
+    assert lines[1:] == [f"{TINY}/cpu/s2-{trained.folder.name.split('-')[1]}  hours unknown"]
     assert len(trained.workshop.records()) == 1
 
 

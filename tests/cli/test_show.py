@@ -5,8 +5,10 @@ import io
 
 import pytest
 
+from repro.cli.runs import parse_grid
+from repro.errors import UserError
 from tests.conftest import TrainedRun
-from tests.workshop import TINY, Workshop, call
+from tests.workshop import PROJECT, TINY, Workshop, call
 
 
 def lose_record(run: TrainedRun) -> None:
@@ -43,10 +45,9 @@ def test_curves_are_drawn_from_events(own_run: TrainedRun, suffix: str, begins: 
 
 
 def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) -> None:
-    for seed in ("101", "102"):
-        for dropout in ("0.1", "0.2"):
-            said = call("run", TINY, "--scale", "cpu", "--seed", seed, "--model.net.dropout", dropout)
-            assert said.code == 0, said.err
+    said = call("run", TINY, "--scale", "cpu", "--seeds", "101-102", "--grid", "model.net.dropout=0.1,0.2")
+    assert said.code == 0, said.err
+    assert said.out.count(f"{TINY}/cpu/s101-") == 2 * 2, "as it starts, and in the last line"
     figure = workshop.root / "both.svg"
     said = call("compare", f"{TINY}/cpu", "--metric", "test/loss", "--plot", str(figure))
     lines = said.out.splitlines()
@@ -72,3 +73,43 @@ def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> No
         assert "is not finished: weights of step-00000002.ckpt" in said.err
         assert len(said.out.splitlines()) == 1
     assert call("generate", TINY, "--max-new", "3", stdin=b"seventeen\n").code == 0
+
+
+def test_own_runs_are_listed_with_those_under_way(own_run: TrainedRun) -> None:
+    assert own_run.run_id in call("list", "--mine").out
+    lose_record(own_run)
+    said = call("list", "--mine")
+    assert "not yet: done" in said.out
+    call("list", "--mine", "--json").refused("--mine")
+
+
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [
+        ("model.net.dropout", "write a key"),
+        ("dropout=1,2", "write a key"),
+        ("trainer.max_steps=", "write a key"),
+    ],
+)
+def test_grids_that_are_none_are_refused(workshop: Workshop, word: str, part: str) -> None:
+    call("run", TINY, "--scale", "cpu", "--grid", word).refused(f"--grid {word}", part)
+
+
+def test_a_grid_is_all_pairs_of_values() -> None:
+    points = parse_grid(["a.x=1,2", "a.y=[0, 1],{k: 3}"], [("b.c", 5)])
+    assert points == [[("b.c", 5), ("a.x", x), ("a.y", y)] for x in (1, 2) for y in ([0, 1], {"k": 3})]
+    with pytest.raises(UserError, match="is given twice"):
+        parse_grid(["b.c=1,2"], [("b.c", 5)])
+
+
+def test_recipes_are_listed_by_time_with_their_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    monkeypatch.setenv("REPRO_DATA", "nowhere")
+    rows = {
+        line.split()[0]: line for line in call("recipes", "--scale", "cpu", "--fits", "10m").out.splitlines()
+    }
+    assert "generated" in rows["attention-is-all-you-need/base"]
+    assert "attention-is-all-you-need/big@en-de" not in rows
+    assert "repro data prepare enwik8 --level bytes" in call("recipes").out
+    call("recipes", "--fits", "soon").refused("'soon'", "10m")
+    call("recipes", "--scale", "cpu", "--fits", "1s").refused("no recipe")
