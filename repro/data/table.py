@@ -288,13 +288,12 @@ class Table:
         while types.is_fixed_size_list(array.type):
             shape.append(array.type.list_size)
             array = array.values
-        flat: Array = array.to_numpy(zero_copy_only=True)
+        flat: Array = np.from_dlpack(array)  # `to_numpy` imports pandas, which takes half a second
         return flat.reshape(-1, *shape) if shape else flat
 
     def offsets(self, name: str) -> Int64s:
         """The first value of each row of a ragged column, and the end of the last, ``(N + 1,)``."""
-        offsets: Int64s = self._batch.column(name).offsets.to_numpy(zero_copy_only=True)
-        return offsets
+        return np.from_dlpack(self._batch.column(name).offsets).view(np.int64)
 
     def lines(self, name: str) -> list[str]:
         """The lines of a column of text."""

@@ -1,5 +1,6 @@
 """LightningModules: the training objective and the scores of a network, and their callbacks."""
 
+import repro.torchmetrics_import  # noqa: F401  before Lightning
 from repro.tasks.classification import Classification
 from repro.tasks.costs.layer_costs import LayerCosts
 from repro.tasks.costs.output_change import OutputChange
