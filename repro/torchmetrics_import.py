@@ -19,20 +19,14 @@ def import_without(names: tuple[str, ...]) -> None:
         from lightning_utilities.core import imports as found
 
         imports: Any = found
-        cache, plain, available = (
-            imports.RequirementCache,
-            imports.RequirementCache.__bool__,
-            imports.package_available,
-        )
+        cache = imports.RequirementCache
+        plain, available = cache.__bool__, imports.package_available
     except (ImportError, AttributeError):
         return
 
     def met(requirement: Any) -> bool:
         if (requirement.requirement or "").startswith(names):
-            requirement.available, requirement.message = (
-                False,
-                f"{requirement.requirement} is hidden by repro",
-            )
+            requirement.available, requirement.message = False, "hidden by repro"
         return plain(requirement)
 
     cache.__bool__, imports.package_available = met, lambda name: name not in names and available(name)

@@ -46,6 +46,14 @@ def append(
         IndexError: more tokens than the capacity, padding of this call included (on CPU; unchecked on GPU,
             where a check would synchronise).
     """
+    length, steps = state["length"], next(iter(new.values())).shape[1]
+    merged, state = written(state, new, layout)
+    places = length[:, None] + torch.arange(steps, device=length.device)
+    return merged, state, _visible(merged, places, state["length"], layout.causal)
+
+
+def written(state: State, new: Mapping[str, Tensor], layout: Layout) -> tuple[dict[str, Tensor], State]:
+    """:func:`append` without the mask, which takes a number for each query and key."""
     length = state["length"]
     cached = state["slots"] if "slots" in state else state["past"]
     new = {name: value.to(cached[name].dtype) for name, value in new.items()}
@@ -59,7 +67,7 @@ def append(
         merged = {name: _grow(cached[name], value, index) for name, value in new.items()}
     lengths = length + (steps if layout.lengths is None else layout.lengths)
     kind = "slots" if "slots" in state else "past"
-    return merged, {kind: merged, "length": lengths}, _visible(merged, places, lengths, layout.causal)
+    return merged, {kind: merged, "length": lengths}
 
 
 def _grow(past: Tensor, new: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:

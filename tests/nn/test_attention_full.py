@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from repro.nn import CrossAttention, FullAttention, Layout
+from repro.nn.attention import full
 from tests.nn import reference
 from tests.nn.mixers import D_MODEL, difference, gradients, randomise
 
@@ -108,3 +109,45 @@ def test_the_table_of_weights_changes_nothing_but_what_is_kept(causal: bool) -> 
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
         spelled(randn(1, 64, D_MODEL).double(), None, Layout(True))
     assert max(kept) == 2 * 64 * 64
+
+
+@pytest.mark.parametrize("lengths", [[5, 5], [5, 2], [3, 3], [0, 0], [0, 4]])
+@pytest.mark.parametrize("masked", [False, True])
+def test_queries_in_blocks_see_what_each_sees_alone(
+    monkeypatch: pytest.MonkeyPatch, lengths: list[int], masked: bool
+) -> None:
+    monkeypatch.setattr(full, "_LEAST", 2)
+    steps, size = 7, 12
+    given = [randn(2, n, 3, 4, seed=n).requires_grad_() for n in (steps, size, size)]
+    q, k, v = given
+    length = torch.tensor(lengths)
+    valid = (torch.arange(size) != 1)[None, None, None] if masked else None
+    rows = []
+    for b in range(2):
+        for t in range(steps):
+            keys = [j for j in range(lengths[b] + t + 1) if valid is None or valid[..., j] or j == 0]
+            weights = torch.einsum("he,she->hs", q[b, t], k[b, keys]).div(2.0).softmax(-1)
+            rows.append(torch.einsum("hs,she->he", weights, v[b, keys]).flatten())
+    naive = torch.stack(rows).view(2, steps, -1)
+    y = full.attend_behind(q, k, v, length, 0.0, valid=valid)
+    torch.testing.assert_close(y, naive)
+    grad = randn(*y.shape)
+    for ours, theirs in zip(
+        torch.autograd.grad(y, given, grad), torch.autograd.grad(naive, given, grad), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("held", [0, 3])
+def test_slots_that_are_not_in_use_are_not_read(held: int) -> None:
+    mixer = FullAttention(12, 3).double()
+    state = mixer.init_state(2, capacity=16)
+    first, x = randn(2, held, 12), randn(2, 5, 12)
+    if held:
+        state = mixer(first, state, Layout(True)).state
+    for slots in state["slots"].values():
+        slots.data[:, held + 5 :] = torch.nan
+    y = mixer(x, state, Layout(True)).y
+    assert y.isfinite().all()
+    whole = mixer(torch.cat([first, x], 1), None, Layout(True)).y
+    torch.testing.assert_close(y, whole[:, held:])

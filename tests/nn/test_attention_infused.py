@@ -232,13 +232,12 @@ def test_bad_settings_are_refused() -> None:
 
 
 def test_every_query_sees_something() -> None:
-    held = torch.tensor([3, 0])
-    for causal in (True, False):
-        layout = Layout(causal, lengths=torch.tensor([2, 0]))
-        for columns in (0, 3):
-            attention_mask, alone = visible(held if columns else 0 * held, columns, 2, layout)
-            assert alone is (causal and not columns)
-            assert attention_mask is None or bool(attention_mask.any(-1).all())
+    held, layout = torch.tensor([3, 0]), Layout(False, lengths=torch.tensor([2, 0]))
+    for columns in (0, 3):
+        attention_mask = visible(held if columns else 0 * held, columns, 2, layout)
+        assert attention_mask is not None
+        assert attention_mask.any(-1).all()
+    assert visible(0 * held, 0, 2, Layout(True)) is visible(0 * held, 0, 2, Layout(False)) is None
 
 
 def test_outputs_at_padded_queries_are_finite() -> None:

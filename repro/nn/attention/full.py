@@ -7,10 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from repro.nn.cache import append, empty_cache
+from repro.nn.cache import empty_cache, written
 from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
+
+# Many queries behind earlier keys are cut into at most so many blocks, of at least so many queries. Four blocks leave a
+# quarter of the unseen half of a square to be read; more save little, and each costs a gradient of all keys.
+_BLOCKS, _LEAST = 4, 256
 
 
 class FullAttention(nn.Module):
@@ -63,14 +67,18 @@ class FullAttention(nn.Module):
         if layout.last is not None and state is None and layout.last < x.shape[1]:
             return self._last(x, layout, layout.last)
         q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
-        if state is None:
-            attention_mask = None if layout.causal else key_mask(layout.lengths, x.shape[1])
-        else:
-            keys, state, attention_mask = append(state, {"k": k, "v": v}, layout)
+        lengths = layout.lengths
+        if state is not None:
+            length = state["length"]
+            keys, state = written(state, {"k": k, "v": v}, layout)
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))  # autocast's, where it is on
+            if layout.causal:
+                y = attend_behind(q, k, v, length, self.dropout if self.training else 0.0, self.fused)
+                return MixerOutput(self.out(y), state)
+            lengths = state["length"].clamp(min=1)
         # Right padding needs no mask under causality: a valid query sees no later key.
-        causal = layout.causal and attention_mask is None
-        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, causal)), state)
+        attention_mask = None if layout.causal else key_mask(lengths, k.shape[1])
+        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, layout.causal)), state)
 
     def _last(self, x: Tensor, layout: Layout, last: int) -> MixerOutput:
         """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
@@ -178,6 +186,55 @@ def attend(
     else:
         y = spelled_out(q, k, v, attention_mask, causal, dropout)
     return y.transpose(1, 2).flatten(2)
+
+
+def attend_behind(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    length: Tensor,
+    dropout: float,
+    fused: bool = True,
+    valid: Tensor | None = None,
+) -> Tensor:
+    """Causal attention behind earlier keys: query t of a row sees its first ``length + t + 1`` keys.
+
+    On a CPU many queries are cut into blocks, and keys that none of a block sees are not read; of slots, those in use
+    are read, and rows in step share their masks.
+
+    Args:
+        q: queries ``(B, T, H, E)``.
+        k: keys ``(B, S, H, E)``.
+        v: values ``(B, S, H, Ev)``.
+        length: keys before that of the first query, ``(B,)``.
+        dropout: on the weights, in [0, 1).
+        fused: as of :class:`FullAttention`.
+        valid: which keys may be seen at all, ``(B, 1, 1, S)``; None for all.
+
+    Returns:
+        ``(B, T, H·Ev)``.
+    """
+    steps = size = q.shape[1]
+    columns = k.shape[1] - steps
+    if steps > 1 and looks_are_free(length):
+        columns = int(length.max())
+        if columns == 0 and valid is None:
+            return attend(q, k[:, :steps], v[:, :steps], None, True, dropout, fused)
+        length = length[:1] if bool((length == columns).all()) else length
+        size = max(_LEAST, -(-steps // _BLOCKS))
+    parts = []
+    for a in range(0, steps, size):
+        b = min(a + size, steps)
+        places = length[:, None] + torch.arange(a, b, device=q.device)
+        seen = torch.arange(columns + b, device=q.device) <= places[:, None, :, None]
+        seen = seen if valid is None else seen & valid[..., : columns + b]
+        parts.append(attend(q[:, a:b], k[:, : columns + b], v[:, : columns + b], seen, False, dropout, fused))
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def looks_are_free(x: Tensor) -> bool:
+    """Whether reading a number of a tensor stops nothing: on a CPU, outside a compiled graph."""
+    return x.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def spelled_out(

@@ -4,10 +4,18 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
-from repro.nn.attention.full import attend, head_widths, split_heads, valid_keys
-from repro.nn.cache import append, empty_cache
+from repro.nn.attention.full import (
+    attend,
+    attend_behind,
+    head_widths,
+    key_mask,
+    looks_are_free,
+    split_heads,
+    valid_keys,
+)
+from repro.nn.cache import empty_cache, written
 from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import leading, split_from_two
@@ -90,7 +98,7 @@ class InfusedAttention(nn.Module, Remembers):
         if state is None:
             nothing = torch.zeros(x.shape[0], dtype=torch.long, device=x.device)
             q, k, v = self._project(x, None, x.shape[1], self._parts())
-            return MixerOutput(self._attend(q, k, v, *visible(nothing, 0, x.shape[1], layout)))
+            return MixerOutput(self._attend(q, k, v, nothing, 0, layout))
         if "past" in state:
             return self._with_inputs(x, state, layout)
         if self._keep(layout) and x.shape[1] > 1:
@@ -109,7 +117,7 @@ class InfusedAttention(nn.Module, Remembers):
         if past.shape[1]:  # on its own: a detached memory then costs no gradient of its inputs
             old_k, old_v = self._project_memory(past, parts)
             k, v = torch.cat([old_k, k], dim=1), torch.cat([old_v, v], dim=1)
-        y = self._attend(q, k, v, *visible(length, past.shape[1], x.shape[1], layout))
+        y = self._attend(q, k, v, length, past.shape[1], layout)
         return MixerOutput(y, keep_inputs(past, length, new, x, layout, keep))
 
     def _with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
@@ -120,8 +128,13 @@ class InfusedAttention(nn.Module, Remembers):
             length = self._cut_slots(slots, length, length >= 2 * keep, keep)
         q, k, v = self._project(x, length, slots["k"].shape[1], self._parts())
         new = {"k": k.to(slots["k"].dtype), "v": v.to(slots["v"].dtype)}
-        keys, state, attention_mask = append({"slots": slots, "length": length}, new, layout)
-        return MixerOutput(self._attend(q, keys["k"], keys["v"], attention_mask, False), state)
+        keys, state = written({"slots": slots, "length": length}, new, layout)
+        k, v, p = keys["k"], keys["v"], self.dropout if self.training else 0.0
+        if layout.causal:
+            y = attend_behind(q, k, v, length, p)
+        else:
+            y = attend(q, k, v, key_mask(state["length"].clamp(min=1), k.shape[1]), False, p)
+        return MixerOutput(self.out(y), state)
 
     def _several_with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Several tokens for each row, in evaluation and decoding only.
@@ -135,7 +148,7 @@ class InfusedAttention(nn.Module, Remembers):
         columns = int(length.max())
         q, k, v = self._project(x, length, columns + x.shape[1], self._parts())
         k, v = torch.cat([slots["k"][:, :columns], k], dim=1), torch.cat([slots["v"][:, :columns], v], dim=1)
-        y = self._attend(q, k, v, *visible(length, columns, x.shape[1], layout))
+        y = self._attend(q, k, v, length, columns, layout)
         new_length = torch.where(new >= keep, keep, length + new)
         count, first = int(new_length.max()), length + new - new_length
         if count > slots["k"].shape[1]:
@@ -198,8 +211,16 @@ class InfusedAttention(nn.Module, Remembers):
         biases = (None,) * 3 if bias is None else bias.split(width)
         return list(zip(self.qkv.weight.split(width), biases, strict=True))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool) -> Tensor:
-        return self.out(attend(q, k, v, attention_mask, causal, self.dropout if self.training else 0.0))
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, length: Tensor, columns: int, layout: Layout
+    ) -> Tensor:
+        """Attends to ``columns`` remembered keys, ``length (B,)`` of them valid, and the T new ones."""
+        p, steps = self.dropout if self.training else 0.0, q.shape[1]
+        if not (columns and layout.causal):
+            return self.out(attend(q, k, v, visible(length, columns, steps, layout), layout.causal, p))
+        full = looks_are_free(length) and bool((length == columns).all())
+        valid = None if full else pad(valid_keys(length, columns), (0, steps), value=True)
+        return self.out(attend_behind(q, k, v, torch.full_like(length, columns), p, valid=valid))
 
 
 def new_tokens(x: Tensor, layout: Layout) -> Tensor:
@@ -209,22 +230,17 @@ def new_tokens(x: Tensor, layout: Layout) -> Tensor:
     return torch.full(x.shape[:1], x.shape[1], device=x.device)
 
 
-def visible(length: Tensor, columns: int, steps: int, layout: Layout) -> tuple[Tensor | None, bool]:
-    """Which of ``columns`` remembered keys, ``length (B,)`` of them valid, and of the T new ones the T queries see.
+def visible(length: Tensor, columns: int, steps: int, layout: Layout) -> Tensor | None:
+    """Which of ``columns`` remembered keys, ``length (B,)`` of them valid, and of the T new ones all queries see.
 
     Returns:
-        A boolean mask ``(B, 1, T, columns + T)`` or None, and whether it is the causal mask.
+        A boolean mask ``(B, 1, 1, columns + T)``; None for all, and where there is no memory and causality is all.
     """
     if columns == 0 and (layout.causal or layout.lengths is None):
-        return None, layout.causal
-    old = valid_keys(length, columns)
-    if layout.causal:
-        new = torch.ones(steps, steps, dtype=torch.bool, device=length.device).tril()
-    else:  # a row without a valid token still sees something: what comes out must be finite
-        lengths = torch.full_like(length, steps) if layout.lengths is None else layout.lengths
-        new = valid_keys(lengths.clamp(min=1), steps)
-    shape = (length.shape[0], 1, steps, -1)
-    return torch.cat([old.expand(shape), new.expand(shape)], dim=-1), False
+        return None
+    # a row without a valid token still sees something: what comes out must be finite
+    lengths = torch.full_like(length, steps) if layout.lengths is None else layout.lengths
+    return torch.cat([valid_keys(length, columns), valid_keys(lengths.clamp(min=1), steps)], dim=-1)
 
 
 def cut_inputs(past: Tensor, length: Tensor, new: Tensor, steps: int, keep: int) -> tuple[Tensor, Tensor]:
