@@ -2,13 +2,15 @@
 
 import os
 import signal
-import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from repro.cli import runs
 from repro.launch.run_list import read_list, resolve_list
+from repro.training.stop_request import StopRequest
 from tests.workshop import PROJECT, RECIPE, TINY, Workshop, call
 
 Asked = tuple[list[list[str]], list[int]]
@@ -18,16 +20,7 @@ class Process:
     """A run that takes no time, and ends with the first of the codes that are to be, else with 0."""
 
     def __init__(self, codes: list[int]) -> None:
-        self.code = codes.pop(0) if codes else 0
-
-    def __enter__(self) -> "Process":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def wait(self, timeout: float) -> int:
-        return self.code
+        self.exitcode = codes.pop(0) if codes else 0
 
 
 @pytest.fixture
@@ -37,11 +30,19 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     codes: list[int] = []
 
     def begin(words: list[str]) -> Process:
-        begun.append(words[3:])
+        begun.append(words)
         return Process(codes)
 
-    monkeypatch.setattr(subprocess, "Popen", begin)
+    monkeypatch.setattr(runs, "begin", begin)
     return begun, codes
+
+
+def stopped(request: StopRequest) -> None:
+    """Ends with 75 once that is asked for, within ten seconds."""
+    for _ in range(100):
+        if request.is_requested:
+            sys.exit(75)
+        time.sleep(0.1)
 
 
 def tiny_words(seed: int, *settings: str) -> list[str]:
@@ -83,10 +84,10 @@ def test_a_signal_waits_for_the_run_and_begins_no_other(
 
     def interrupted(words: list[str]) -> Process:
         os.kill(os.getpid(), signal.SIGINT)
-        begun.append(words[3:])
+        begun.append(words)
         return Process([])
 
-    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    monkeypatch.setattr(runs, "begin", interrupted)
     assert call("run", TINY, "--scale", "cpu", "--seeds", "1-3").code == 130
     assert begun == [tiny_words(1)]
 
@@ -95,13 +96,12 @@ def test_a_signal_waits_for_the_run_and_begins_no_other(
 def test_a_signal_to_the_parent_alone_reaches_the_run(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, number: str
 ) -> None:
-    run = workshop.root / "run"
-    looks = " ".join(map(str, range(100)))
-    run.write_text(
-        f"#!/bin/sh\ntrap 'exit 75' TERM\nkill -{number} $PPID\nfor _ in {looks}; do sleep 0.1; done\n"
-    )
-    run.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(run))
+    def run(words: list[str]) -> None:
+        with StopRequest() as request:
+            os.kill(os.getppid(), signal.Signals[f"SIG{number}"])
+            stopped(request)
+
+    monkeypatch.setattr(runs, "_called", run)
     output = call("run", TINY, "--scale", "cpu", "--seeds", "1-3")
     assert output.code == 75
     assert output.err.endswith("ended with exit code 75\n")
@@ -131,7 +131,6 @@ def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, ask
 def test_run_begins_with_the_first_judged_seed_and_says_which_is_not_judged(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], seed: int, lines: list[str]
 ) -> None:
-    from repro.cli import runs
     from repro.experiment import run as running
 
     ran: list[tuple[int, str]] = []
@@ -163,10 +162,11 @@ def test_reproduce_makes_the_runs_of_a_list_in_its_order(workshop: Workshop, ask
 def test_after_the_hours_the_run_is_stopped_and_no_other_is_begun(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = workshop.root / "run"
-    run.write_text("#!/bin/sh\ntrap 'exit 75' TERM\nfor _ in $(seq 100); do sleep 0.1; done\n")
-    run.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(run))
+    def run(words: list[str]) -> None:
+        with StopRequest() as request:
+            stopped(request)
+
+    monkeypatch.setattr(runs, "_called", run)
     result = call("reproduce", TINY, "--scale", "cpu", "--hours", "2e-4")
     assert result.code == 75
     assert result.out.count(f"{TINY}/cpu/s") == 1
@@ -202,3 +202,10 @@ def test_the_list_for_a_gpu_names_what_exists(monkeypatch: pytest.MonkeyPatch) -
     specs, notices = resolve_list(entries)
     assert len({spec.run_id for spec in specs}) == len(specs) > len(entries)
     assert notices == []
+
+
+def test_a_run_is_a_process_of_its_own_that_has_what_this_one_imported(workshop: Workshop) -> None:
+    started = runs.begin(["run", TINY, "--scale", "nowhere"])
+    started.join(100)
+    assert started.exitcode == 2
+    assert sys.argv[1:2] != ["run"]
