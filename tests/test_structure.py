@@ -14,11 +14,11 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1925,
-    "data": 6130,
-    "evidence": 2330,
-    "experiment": 2385,
-    "launch": 2140,
+    "cli": 1985,
+    "data": 6190,
+    "evidence": 2390,
+    "experiment": 2630,
+    "launch": 2200,
     "mirror": 430,
     "models": 1150,
     "nn": 4565,

@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,16 @@ def register(verbs: Verbs) -> None:
     form = cost.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", action="store_true", help="print tables by paper, as in docs/cost.md")
+    form.add_argument(
+        "--measure", action="store_true",
+        help="time real updates on this machine's GPU or CPU, and write results/measured-cost.json",
+    )  # fmt: skip
+    cost.add_argument(
+        "--minutes",
+        type=float,
+        default=9.0,
+        help="with --measure: begin nothing later; the next call goes on (default: 9)",
+    )
     cost.set_defaults(handler=show_costs, overrides=[])
     cost.epilog = "any key of the recipes can be set: --data.batch_tokens 50000"
 
@@ -45,6 +56,9 @@ def show_costs(args: argparse.Namespace) -> None:
     gpus = [gpu_named(name) for name in args.gpu]
     if args.markdown and (gpus or args.scale != "paper"):
         raise UserError("--markdown is for scale paper and has its own GPUs; leave out --scale, --gpu")
+    if args.measure:
+        measure_updates(args)
+        return
     costs = counted(args)
     if args.markdown:
         print(page(costs), end="")
@@ -65,6 +79,27 @@ def counted(args: argparse.Namespace) -> Iterator["Cost"]:
         if sys.stderr.isatty() and not sys.stdout.isatty():
             print(f"{number}/{len(chosen)} {experiment}", file=sys.stderr, flush=True)
         yield cost(load_recipe(experiment, args.scale, args.overrides))
+
+
+def measure_updates(args: argparse.Namespace) -> None:
+    """Prints a line for each measured variant, and how many are left."""
+    import torch
+
+    from repro.experiment.costs.estimate import cost
+    from repro.experiment.costs.measure import measure_all
+    from repro.experiment.costs.show import measurement
+    from repro.launch.targets import experiments_at
+
+    ends = time.monotonic() + 60 * args.minutes
+    recipes = [
+        load_recipe(name, args.scale, args.overrides) for name in experiments_at(args.targets, args.scale)
+    ]
+    device, left = torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0
+    for row in measure_all(recipes, device, cost, ends):
+        left += row is None
+        if row is not None:
+            print(measurement(row), flush=True)
+    print(f"{left} left; the same command goes on" if left else "all measured")
 
 
 def cost_of_plan(plan: "Plan") -> str:

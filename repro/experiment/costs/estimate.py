@@ -1,6 +1,7 @@
 """The costs of a run: operations and memory, and from these GPU hours and the parts in which a batch fits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from repro.data.core.datamodule import DataModule
@@ -10,7 +11,8 @@ from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.costs.batches import BatchSize, whole_size
 from repro.experiment.costs.gpus import Gpu, gpu_of
-from repro.experiment.costs.roofline import Arithmetic, arithmetic_of, update_seconds
+from repro.experiment.costs.measured import Row, rows_of
+from repro.experiment.costs.roofline import UPDATE_S, Arithmetic, arithmetic_of, update_seconds
 from repro.experiment.costs.step import StepCost, cache_key, step_cost
 from repro.nn import BidirectionalLSTM
 from repro.recipe import Recipe
@@ -107,7 +109,13 @@ class Cost:
         return None
 
     def gpu_hours(self, gpu: Gpu, arithmetic: Arithmetic | None = None) -> float | None:
-        """Hours of one GPU in some arithmetic, by default the recipe's; None where it has no such unit."""
+        """Hours of one GPU in some arithmetic, by default the recipe's; None where it has no such unit.
+
+        By a measurement of the updates where there is one, else by the roofline.
+        """
+        row = self.measured(gpu).get(arithmetic or self.arithmetic)
+        if row is not None:
+            return self.hours_by(row)
         parts = self.parts(gpu) or 1
         hours = 0.0
         for phase in self.phases:
@@ -116,6 +124,15 @@ class Cost:
                 return None
             hours += phase.updates * seconds / 3600
         return hours
+
+    def measured(self, gpu: Gpu) -> Mapping[str, Row]:
+        """Measurements of the updates by variant."""
+        return rows_of(self.recipe, gpu.name)
+
+    def hours_by(self, row: Row) -> float:
+        """Hours by a measurement; what Lightning takes is added."""
+        pairs = zip(self.phases, row["seconds"], strict=True)
+        return sum(phase.updates * (seconds + UPDATE_S) for phase, seconds in pairs) / 3600
 
 
 def cost(recipe: Recipe) -> Cost:

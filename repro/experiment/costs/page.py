@@ -16,7 +16,7 @@ H100 = gpu_named("H100")
 HEAD = """# What reproducing each paper costs
 
 Made by `repro cost --markdown > docs/cost.md`. `repro cost TARGET` gives the same for one recipe, for other GPUs
-(`--gpu`) and as JSON; it takes settings such as `--data.batch_tokens 50000`. Nothing here was measured on a GPU.
+(`--gpu`) and as JSON; it takes settings such as `--data.batch_tokens 50000`. {measured}
 
 - **FLOPs** are counted on torch's meta device: one update of the recipe's own network, loss and optimiser, with batches
   of the recipe's own shape and full memories. Products of matrices, convolutions and attention count, a multiplication
@@ -61,7 +61,11 @@ def _head(every: Sequence[Cost]) -> str:
     fsdp = "No recipe needs FSDP" if least <= H100.usable else "Not every recipe fits"
     base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
     reached = (f"{r['product']:.0%} and {r['attention']:.0%} in {name}" for name, r in REACHED.items())
+    rows = [one for one in every if one.measured(H100)]
     return HEAD.format(
+        measured=f"Hours with `*` follow from updates that `repro cost --measure` timed ({len(rows)} runs)."
+        if rows
+        else "Nothing here was measured on a GPU: `repro cost --measure` does.",
         usable=USABLE,
         kernel=KERNEL_S * 1e6,
         launch=LAUNCH_S * 1e6,
@@ -107,8 +111,17 @@ def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
     return [
         name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
         _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
-        *(_range(number, _hours(group, H100, arithmetic)) for arithmetic in Arithmetic), recipe_hours,
+        *(_marked(group, arithmetic) for arithmetic in Arithmetic), recipe_hours,
     ]  # fmt: skip
+
+
+def _marked(group: Sequence[Cost], arithmetic: Arithmetic) -> str:
+    """Hours in an arithmetic, with a star where any was measured, and measured ones of compiled training."""
+    star = "*" if any(arithmetic in one.measured(H100) for one in group) else ""
+    rows = [(one, one.measured(H100).get(f"{arithmetic}, compiled")) for one in group]
+    compiled = [one.hours_by(row) for one, row in rows if row]
+    more = f" ({_range(number, compiled)}* compiled)" if compiled else ""
+    return _range(number, _hours(group, H100, arithmetic)) + star + more
 
 
 def _hours(group: Sequence[Cost], gpu: Gpu, arithmetic: Arithmetic | None = None) -> list[float]:

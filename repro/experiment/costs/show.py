@@ -7,6 +7,7 @@ from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.gpus import GIB, MODERN, Gpu
+from repro.experiment.costs.measured import Row
 from repro.experiment.costs.roofline import Arithmetic
 from repro.experiment.costs.step import StepCost
 
@@ -35,6 +36,7 @@ def as_json(cost: Cost, gpus: Sequence[Gpu]) -> dict[str, Any]:
             {
                 "name": gpu.name,
                 "gpu_hours": {one.value: cost.gpu_hours(gpu, one) for one in Arithmetic},
+                "measured": list(cost.measured(gpu).values()),
                 "micro_batches_on_one": cost.parts(gpu),
             }
             for gpu in gpus
@@ -75,7 +77,23 @@ def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
         "",
         *table.splitlines(),
         f"by a model of each operation, not compiled; the recipe's own arithmetic is {cost.arithmetic}",
+        *(
+            f"measured: {measurement(row)}, {number(cost.hours_by(row))} hours"
+            for gpu in gpus
+            for row in cost.measured(gpu).values()
+        ),
     ])  # fmt: skip
+
+
+def measurement(row: Row) -> str:
+    """A measured variant in one line."""
+    head = f"{row['experiment']} on {row['device']}, {row['variant']}: "
+    if "error" in row:
+        return head + row["error"]
+    facts = [f"{1000 * row['seconds'][-1]:.3g} ms an update"]
+    facts += [f"{row['mfu']:.1%} of the peak"] if row["mfu"] else []
+    facts += [f"{row['launches']:,} launches, {size(row['peak_bytes'])}"] if row["launches"] else []
+    return head + ", ".join([*facts, f"losses differ from float32 by {row.get('loss_difference', 0):.1g}"])
 
 
 def fitting(cost: Cost, gpu: Gpu) -> str:

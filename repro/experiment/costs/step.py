@@ -200,7 +200,7 @@ def ctc_backward() -> Iterator[None]:
         library._destroy()
 
 
-def cache_key(recipe: Recipe, size: BatchSize) -> str:
+def cache_key(recipe: Recipe, size: BatchSize | None = None) -> str:
     """Returns a key that is equal for recipes that differ only in numbers without cost, such as learning rates."""
     model = recipe.config["model"]
     args = {key: value for key, value in model["init_args"].items() if key not in FREE}
