@@ -202,6 +202,37 @@ class FairTest(Model):
         return self.rows[row].measured or self.measured
 
 
+class EqualityTest(Model):
+    """A test that a cheaper arithmetic gives the numbers of the recipe's own; see :mod:`repro.evidence.equality`.
+
+    Attributes:
+        run: experiment.
+        scale: scale of the runs.
+        cheaper: what the runs in the other arithmetic set.
+        measured: name of the measurement.
+        margin: of the measured numbers; None for the default of their unit.
+        seeds: of both, at least three, which the recipe does not judge: so no other number changes.
+        core_hours: price of all runs, on one CPU core.
+        declared: the day from which the test is fixed; None while it is planned.
+    """
+
+    run: Text
+    scale: Literal["paper", "gpu", "small", "cpu"]
+    cheaper: dict[Literal["trainer.precision", "matmul_precision", "compile"], str | bool] = {
+        "trainer.precision": "bf16-mixed"
+    }
+    measured: Text
+    margin: AMargin | None = None
+    seeds: Annotated[Seeds, Field(min_length=3)]
+    core_hours: Annotated[float, Field(gt=0)]
+    declared: Day | None = None
+
+    @property
+    def name(self) -> str:
+        """``arithmetic/<recipe>/<scale>``."""
+        return f"arithmetic/{self.run.partition('/')[2]}/{self.scale}"
+
+
 class Untested(Model):
     """The reasons why a claim has no test.
 
@@ -241,6 +272,7 @@ class Tests(Model):
         paper: key of the paper.
         picture: name of the test that stands for the paper on the first screen.
         tests: all attempts.
+        arithmetic: tests that a cheaper arithmetic gives the same numbers.
         untested: claims without a test.
     """
 
@@ -250,6 +282,7 @@ class Tests(Model):
     paper: Id
     picture: str = ""
     tests: tuple[FairTest, ...] = ()
+    arithmetic: tuple[EqualityTest, ...] = ()
     untested: dict[Id, Untested] = {}
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from repro.errors import UserError, nearest
+from repro.evidence import equality
 from repro.evidence.fair_tests import FairTest, digest, load_tests
 from repro.evidence.published import Paper, load_papers
 from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
@@ -162,6 +163,9 @@ def declarations(records: Records) -> dict[str, str]:
         for test in load_tests(paper).tests:
             if test.declared:
                 digests |= declaration(paper, test, records.good)
+        for pair in load_tests(paper).arithmetic:
+            with contextlib.suppress(UserError):
+                digests |= {f"tests/{paper.key}/{pair.name}": equality.digest(pair)} if pair.declared else {}
     return digests
 
 

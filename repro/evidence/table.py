@@ -5,6 +5,8 @@
     where none did.
 ``tests``
     One row for each declared test, every attempt.
+``arithmetic``
+    One row for each declared test that a cheaper arithmetic gives the same numbers.
 ``untested``
     Claims without a test, with what they need.
 ``rungs``
@@ -18,6 +20,7 @@ from typing import Any
 
 from repro.evidence.compare import Comparison, compare
 from repro.evidence.entries import Cell, Entry
+from repro.evidence.equality import Equality, equalities
 from repro.evidence.fair_tests import Tests
 from repro.evidence.judging.statistics import Estimate
 from repro.evidence.official import read_parity, read_sizes
@@ -36,12 +39,14 @@ class Evidence:
         comparison: published numbers with records.
         files: declared tests, by paper.
         tested: outcomes of the tests, by paper, in the order of the file.
+        equal: outcomes of the tests of arithmetic, by paper.
         rungs: by paper.
     """
 
     comparison: Comparison
     files: Mapping[str, Tests]
     tested: Mapping[str, list[Tested]]
+    equal: Mapping[str, list[Equality]]
     rungs: Mapping[str, Rungs]
 
     @property
@@ -63,11 +68,12 @@ def read_evidence(paper: str | None = None) -> Evidence:
     """Reads and judges records and tests of one paper, or of all."""
     comparison = compare(paper)
     comparisons, sizes = read_parity(), read_sizes()
-    files, tested, lines = {}, {}, {}
+    files, tested, equal, lines = {}, {}, {}, {}
     for one in comparison.papers:
         files[one.key], tested[one.key] = outcomes(comparison, one)
+        equal[one.key] = equalities(comparison, one.key, files[one.key].arithmetic)
         lines[one.key] = rungs(comparison, one, comparisons, sizes, tested[one.key])
-    return Evidence(comparison, files, tested, lines)
+    return Evidence(comparison, files, tested, equal, lines)
 
 
 def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
@@ -75,6 +81,7 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     return {
         "numbers": [row for entry in evidence.comparison.entries.values() for row in numbers(entry)],
         "tests": [_test(one) for one in evidence.tests],
+        "arithmetic": [_equality(one) for found in evidence.equal.values() for one in found],
         "untested": [
             {"paper": key, "claim": claim, "out_of_reach": reason.out_of_reach, "needs": str(reason)}
             for key, file in evidence.files.items()
@@ -174,6 +181,23 @@ def _test(one: Tested) -> dict[str, Any]:
             for effect in one.effects
         ],
         "notes": list(one.notes),
+    }
+
+
+def _equality(one: Equality) -> dict[str, Any]:
+    gap = one.difference
+    low, high = gap.interval(0.95) if gap else (None, None)
+    ends = {"difference": rounded(gap.value if gap else None), "low": rounded(low), "high": rounded(high)}
+    return {
+        "paper": one.paper,
+        **one.test.model_dump(mode="json", exclude={"margin"}),
+        "unit": one.own.unit,
+        "margin": str(one.margin) if one.margin else None,
+        "own": _estimate(one.own.estimate),
+        "other": _estimate(one.other.estimate),
+        **ends,
+        "verdict": one.verdict,
+        "why": one.why,
     }
 
 

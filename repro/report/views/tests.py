@@ -72,8 +72,37 @@ def document_of_tests(found: Evidence) -> Document:
         document.append(Heading(2, paper.short_title))
         for one in found.tested[paper.key]:
             document += [_heading(one), Paragraph(one.test.says), *_body(found, one)]
-        document += untested_grid(found, paper)
+        document += [*_arithmetic(found, paper), *untested_grid(found, paper)]
     return document
+
+
+def _arithmetic(found: Evidence, paper: Paper) -> list[Block]:
+    """Tests that a cheaper arithmetic gives the same numbers; nothing without any."""
+    rows: list[tuple[Cell, ...]] = []
+    for one in found.equal[paper.key]:
+        test, gap, seeds = (
+            one.test,
+            one.difference,
+            f"--scale {one.test.scale} --seeds {show_ranges(one.test.seeds)}",
+        )
+        values = ", ".join(f"{key} {value}" for key, value in test.cheaper.items())
+        between = "{} to {}".format(*map(text.signed, gap.interval(0.95))) if gap else text.NOTHING
+        samples = [text.plus_minus(sample.estimate) for sample in (one.own, one.other)]
+        cells = (
+            f"{test.run}, {values}",
+            f"{test.measured}, margin {one.margin or test.margin or 'of its unit'}",
+        )
+        command = f"repro reproduce {shlex.quote(test.run)} {seeds}"
+        rows.append((*cells, *samples, between, VerdictWord(one.verdict, one.why), command))
+    titles = (
+        "Cheaper arithmetic",
+        "Measured",
+        "Recipe's own ± 95 %",
+        "Cheaper ± 95 %",
+        "Difference (95 %)",
+        "Outcome",
+    )
+    return [Grid((*titles, "Command of the recipe's own"), tuple(rows), frozenset({2, 3}))] if rows else []
 
 
 def one_test(found: Evidence, one: Tested, plots: Collection[Plot]) -> Document:

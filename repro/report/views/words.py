@@ -32,6 +32,10 @@ TESTS = {
     "out of reach": "Data or weights are missing here, or a row costs more than 20 core-hours.",
     "not run": "There is no record.",
 }
+ARITHMETIC = {
+    "equal": "A cheaper arithmetic gives the recipe's numbers, within a tenth of the margin.",
+    "apart": "A cheaper arithmetic gives other numbers, by more than a tenth of the margin.",
+}
 RECORDS = {
     "current": "The record counts for the numbers of its recipe.",
     "superseded": "Its recipe is another now; tests that name its configuration still use it.",
@@ -40,7 +44,7 @@ RECORDS = {
     "tuning": "Its seed is not one of the judged ones.",
     "repeated": "An earlier record of the same seed counts.",
 }
-WORDS = NUMBERS | TESTS | RECORDS
+WORDS = NUMBERS | TESTS | ARITHMETIC | RECORDS
 
 
 def at_scale(scale: str) -> str:

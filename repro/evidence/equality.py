@@ -1,0 +1,114 @@
+"""Whether a cheaper arithmetic gives the numbers of the recipe's own: declared pairs of runs that differ in it alone.
+
+A pair is the same seed in both arithmetics. With the margin of the measurement, verdicts are
+
+``equal``
+    The mean difference is at most a tenth of the margin, and it lies within the margin by two one-sided tests at 5 %,
+    as where a number counts as reproduced.
+``apart``
+    The 95 % interval of the mean difference lies wholly outside a tenth of the margin.
+``open``
+    Neither: the seeds are too few for their spread.
+
+``planned``, ``not run``, ``incomplete`` and ``not a fair test`` are as with tests of claims.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from repro.evidence.compare import Comparison
+from repro.evidence.fair_tests import EqualityTest
+from repro.evidence.goals import Query
+from repro.evidence.judging.margins import Margin, default_margin
+from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
+from repro.evidence.selection import Sample, Selection, sample
+from repro.recipe import Overrides, load_recipe
+
+PART = 10  # of the margin, within which equal numbers lie
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Equality:
+    """A declared pair of arithmetics with its outcome.
+
+    Attributes:
+        own, other: numbers in the recipe's arithmetic and in the other one.
+        difference: mean over seeds of the other less the own; of logarithms where the margin is a factor.
+    """
+
+    paper: str
+    test: EqualityTest
+    own: Sample
+    other: Sample
+    verdict: str
+    why: str = ""
+    margin: Margin | None = None
+    difference: Difference | None = None
+
+
+def equalities(comparison: Comparison, paper: str, tests: Sequence[EqualityTest]) -> list[Equality]:
+    """The outcome of each declared pair of a paper."""
+    return [_outcome(comparison, paper, test) for test in tests]
+
+
+def hashes(test: EqualityTest) -> tuple[str, ...]:
+    """The hashes of the two configurations, the recipe's own first.
+
+    Raises:
+        UserError: no such recipe, or a setting that does not fit it.
+    """
+    cheaper: Overrides = [(key, value) for key, value in test.cheaper.items()]
+    return tuple(load_recipe(test.run, test.scale, given).config_hash for given in ([], cheaper))
+
+
+def digest(test: EqualityTest) -> str:
+    """SHA-256 of all that a declaration fixes: the text and both configurations."""
+    fixed = test.model_dump(mode="json") | {"margin": str(test.margin), "configs": hashes(test)}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
+
+
+def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality:
+    group = [r for r in comparison.records if (r.experiment, r.scale) == (test.run, test.scale)]
+    own, other = (
+        sample(
+            Query(test.run, test.scale, test.measured),
+            Selection.from_records(group, config, frozenset(test.seeds), comparison.withdrawn),
+        )
+        for config in hashes(test)
+    )
+    result = Equality(paper, test, own, other, "not run" if test.declared else "planned")
+    records = [*own.records, *other.records]
+    if not records:
+        return result
+    margin = test.margin or default_margin(own.unit or other.unit or "")
+    result = replace(result, margin=margin)
+    scores = [{record.seed: m.value for record, m in one.measured} for one in (own, other)]
+    missing = [f"{len(one)} of {len(test.seeds)} seeds" for one in scores if len(one) < len(test.seeds)]
+    if missing:
+        return replace(result, verdict="incomplete", why=" and ".join(missing))
+    time = comparison.declared(f"tests/{paper}/{test.name}", digest(test))
+    first = min(datetime.fromisoformat(r.finished) - timedelta(seconds=r.wall_seconds) for r in records)
+    problems = ["no margin is known"] if margin is None else []
+    problems += [] if time is not None and time <= first else ["not declared before its first run"]
+    problems += [] if own.clean and other.clean else ["not all commits are clean"]
+    if problems or margin is None:
+        return replace(result, verdict="not a fair test", why="; ".join(problems))
+    pairs = [margin.scaled(scores[1][seed]) - margin.scaled(scores[0][seed]) for seed in test.seeds]
+    found = estimate(pairs)
+    gap = satterthwaite(found.mean, [((found.variance or 0.0) / found.n, found.n - 1)])
+    return replace(
+        result,
+        verdict=_verdict(gap, margin.width_at(own.estimate.mean if own.estimate else 0.0)),
+        difference=gap,
+    )
+
+
+def _verdict(gap: Difference, width: float) -> str:
+    if not exceeds(abs(gap.value), width / PART) and gap.p_within(width) <= LEVEL:
+        return "equal"
+    low, high = gap.interval(0.95)
+    return "apart" if low > width / PART or high < -width / PART else "open"
