@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo import config
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from repro.errors import UserError
@@ -39,6 +41,7 @@ EAGER = {
     "NormedLSTM": "torch's LSTM is one operator already, which dynamo does not trace",
     "BidirectionalLSTM": "its rows are packed by lengths on the host",
 }
+ENDED = "_compiled_no_longer"  # attribute of a module: its methods that met too many shapes
 LOSSES = ("_nll", "_score", "_padded_score", "log_probs")  # of one chunk each
 COMPILERS = (os.environ.get("CXX", "g++"), "g++", "clang++")
 
@@ -83,6 +86,7 @@ def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: 
         raise UserError(
             "compile: no C++ compiler (g++, or what CXX names) is here; install one, or leave compile out"
         )
+    config.fail_on_recompile_limit_hit = True  # else dynamo runs eagerly without a trace
     for module in task.modules():
         if isinstance(module, ResidualStack):
             _compile(module, "forward", backend, fullgraph)
@@ -92,14 +96,30 @@ def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: 
 
 
 def _compile(module: nn.Module, method: str, backend: Backend, fullgraph: bool) -> None:
-    """Puts a method that is compiled in training before that of the class."""
+    """Puts a method that is compiled in training before that of the class.
+
+    Beyond dynamo's limit of graphs the method runs eagerly for the rest of the training: :func:`eager_layers`.
+    """
     eager = getattr(type(module), method)
     fast = torch.compile(eager, backend=backend, fullgraph=fullgraph)
+    name = f"{type(module).__name__}.{method}"
 
     @wraps(eager)
     def run(self: nn.Module, *args: object, **kwargs: object) -> object:
         # Under a dispatch mode (operations are counted) dynamo would give a method up for good.
         learns = self.training and torch.is_grad_enabled() and _get_current_dispatch_mode() is None
-        return (fast if learns else eager)(self, *args, **kwargs)
+        if not learns or name in getattr(self, ENDED, ()):
+            return eager(self, *args, **kwargs)
+        try:
+            return fast(self, *args, **kwargs)
+        except FailOnRecompileLimitHit:
+            setattr(self, ENDED, {*getattr(self, ENDED, ()), name})
+            return eager(self, *args, **kwargs)
 
     setattr(module, method, MethodType(run, module))  # bound: a deep copy of the module gets its own
+
+
+def eager_layers(task: nn.Module) -> list[str]:
+    """Deviations of a run whose compiled layers ran eagerly from some update on; empty where all stayed compiled."""
+    ended = {name for module in task.modules() for name in getattr(module, ENDED, ())}
+    return [f"compile: {name} met too many shapes and ended eagerly" for name in sorted(ended)]

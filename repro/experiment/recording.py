@@ -12,6 +12,7 @@ from repro.data.core.datamodule import DataModule
 from repro.events import EventLog
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
+from repro.experiment.compiling import eager_layers
 from repro.experiment.pictures.attention import attention_sheet, short_sample
 from repro.experiment.pictures.memory_pictures import profiles, read_example
 from repro.experiment.session import Run
@@ -94,7 +95,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         checkpoint_sha256=digest,
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        deviations=list(recipe.config.get("deviations") or []),
+        deviations=[*(recipe.config.get("deviations") or []), *eager_layers(task)],
         code_sha256=current.source.sha256,
         overrides=list(recipe.overrides),
         **known_at_start(current),

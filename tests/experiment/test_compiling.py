@@ -14,7 +14,7 @@ from torch import Tensor
 from repro.errors import UserError
 from repro.experiment import compiling
 from repro.experiment.build import build
-from repro.experiment.compiling import EAGER, TRACED, compile_training, require_compilable
+from repro.experiment.compiling import EAGER, TRACED, compile_training, eager_layers, require_compilable
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import LocalAttention, ResidualStack, Vocabulary
 from repro.recipe import Recipe, load_recipe
@@ -103,6 +103,19 @@ def test_batches_of_other_sizes_need_no_further_graphs(name: str, sizes: Path) -
             task.training_step(batch, number)["loss"].backward()
         counts.append(backend.count)
     assert counts[-1] <= counts[5] + 1, counts  # sizes that happen to be equal are a graph of their own
+
+
+@torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False)
+def test_too_many_shapes_end_compiling_and_are_a_deviation(sizes: Path) -> None:
+    recipe = small(*FEW["full"], sizes)
+    parts = built(recipe)
+    task: Any = parts.task
+    compile_training(task, Graphs())
+    assert eager_layers(task) == []
+    for length in (4, 5, 6):
+        for batch in batches(parts.data, recipe.config["data"], BatchSize(3, length), CPU):
+            assert task.training_step(batch, 0)["loss"].isfinite()
+    assert "compile: ResidualStack.forward met too many shapes and ended eagerly" in eager_layers(task)
 
 
 def test_local_attention(sizes: Path) -> None:
