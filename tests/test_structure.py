@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1660,
     "data": 6130,
     "evidence": 2330,
-    "experiment": 2320,
+    "experiment": 2345,
     "launch": 2130,
     "mirror": 430,
     "models": 1150,

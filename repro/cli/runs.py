@@ -23,6 +23,7 @@ from repro.yamls import parse_yaml
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
+ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
@@ -43,6 +44,7 @@ def register(verbs: Verbs) -> None:
     target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
     target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
+    run.add_argument("--accept-changes", action="store_true", help=ACCEPT)
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser(
@@ -147,15 +149,16 @@ def run_one(args: argparse.Namespace) -> int:
     recipe = recipe_of(args)
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None:
+        flags = [*["--all"] * args.all, *["--accept-changes"] * args.accept_changes]
         runs = [
-            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *["--all"] * args.all])
+            (recipe.run_id(s), [*run_words(args.experiment, args.scale, s), *settings, *flags])
             for s in SeedChoice.parse(args.seeds).select(recipe.seeds)
         ]
         return run_each(runs)
     seed = recipe.seeds[0] if seed is None else seed
     words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, shlex.join(words), request)
+        record = _run(recipe, seed, shlex.join(words), request, args.accept_changes)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -209,7 +212,7 @@ def _ended(process: subprocess.Popen[bytes], request: StopRequest, end: float) -
                 stopping = True
 
 
-def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRecord:
+def _run(recipe: Recipe, seed: int, command: str, request: StopRequest, accept_changes: bool) -> RunRecord:
     from repro.evidence.goals import expected
     from repro.experiment.run import finished_record, run
 
@@ -218,7 +221,7 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest) -> RunRe
     require_writable(results_dir() / "runs")
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
-    return run(recipe, seed, command, request, expected(recipe))
+    return run(recipe, seed, command, request, expected(recipe), accept_changes)
 
 
 def require_writable(folder: Path) -> None:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from repro.data.core.datamodule import DataModule
-from repro.events import EventLog
+from repro.events import EventLog, attempts, read
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
 from repro.experiment.pictures.attention import attention_sheet, short_sample
@@ -19,7 +19,7 @@ from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder
 from repro.paths import results_dir
 from repro.pictures import sheet_of
-from repro.record import RECORD_FILE, RunRecord, write_atomic, write_record
+from repro.record import ATTEMPT, RECORD_FILE, RunRecord, write_atomic, write_record
 from repro.tasks.translation import Translation
 
 
@@ -39,6 +39,7 @@ def record(
     if current.trainer.is_global_zero:
         result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
+        result.attempts = attempts(read(current.events.path), result.steps, ATTEMPT)
         write_record(result, results_dir() / "runs", outputs)
         write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
         if mode() != "disabled":
@@ -73,7 +74,6 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         deviations=list(recipe.config.get("deviations") or []),
-        code_sha256=current.source.sha256,
         overrides=list(recipe.overrides),
         **known_at_start(current),
     )
@@ -100,6 +100,7 @@ def known_at_start(current: Run) -> dict[str, Any]:
     return {
         "commit": current.source.commit,
         "dirty": current.source.dirty,
+        "code_sha256": current.source.sha256,
         "data": data_facts(current.parts.data),
         "start_from": current.stamper.origin,
         "versions": facts.versions(),

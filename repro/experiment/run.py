@@ -17,7 +17,7 @@ from repro.errors import Preempted, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
-from repro.experiment.recording import first_event, record
+from repro.experiment.recording import first_event, known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import quiet, vocabulary_hash
@@ -25,7 +25,7 @@ from repro.files import lock
 from repro.ledger import start as note_start
 from repro.paths import results_dir
 from repro.recipe import Recipe, change_results
-from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.record import RECORD_FILE, RunRecord, made_by, read_record, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
 from repro.training.checkpoints import await_files
@@ -43,6 +43,7 @@ def run(
     command: str,
     request: StopRequest | None = None,
     published: Mapping[str, float] | None = None,
+    accept_changes: bool = False,
 ) -> RunRecord:
     """Trains, tests and records; resumes an interrupted run; of a finished one, only reads the record.
 
@@ -52,6 +53,7 @@ def run(
         command: as typed, for the record.
         request: asks the run to stop; None makes one.
         published: published numbers by the measurement's name; shown on W&B next to ours.
+        accept_changes: whether to resume with other code, packages or another device; see :attr:`RunRecord.mixed`.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable.
@@ -65,7 +67,7 @@ def run(
     quiet()
     with contextlib.nullcontext(request) if request else StopRequest() as stop, claimed(folder):
         current = prepare(recipe, seed, stop)
-        resume = ready(current)
+        resume = ready(current, accept_changes)
         with reported(current):
             start(current, resume)
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
@@ -76,16 +78,17 @@ def run(
             return result
 
 
-def ready(current: Run) -> Resume:
+def ready(current: Run, accept_changes: bool = False) -> Resume:
     """Opens and checks the data, and finds where to resume; writes nothing.
 
     Raises:
-        UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run.
+        UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run or of other code.
     """
     data = current.parts.data
     data.prepare_data()
     data.setup("fit")
     resume = find(current.saver, current.steps)
+    current.stamper.maker = made_by(known_at_start(current))
     current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
     if resume.path is None:
         current.stamper.origin = begin_from(
@@ -102,6 +105,8 @@ def ready(current: Run) -> Resume:
         return replace(before, damaged=resume.damaged, later=resume.later)
     loaded = checkpoint.read(resume.path, mmap=True)
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
+    if not accept_changes:
+        checkpoint.refuse_changes(resume.path, loaded[checkpoint.STAMP].get("made_by"), current.stamper.maker)
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if current.early_stop.is_met:
