@@ -69,7 +69,7 @@ def run(
         current = prepare(recipe, seed, stop)
         resume = ready(current, accept_changes)
         with reported(current):
-            start(current, resume)
+            start(current, resume, published)
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
@@ -116,7 +116,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     return resume
 
 
-def start(current: Run, resume: Resume) -> None:
+def start(current: Run, resume: Resume, published: Mapping[str, float] | None = None) -> None:
     """Rank 0 reports where the run begins: in the ledger, if it may be judged, the terminal, its folder, and on W&B.
 
     Raises:
@@ -139,7 +139,7 @@ def start(current: Run, resume: Resume) -> None:
         print("no valid checkpoint is left: starting from step 0", file=sys.stderr)
     text = yaml.safe_dump(current.recipe.config, sort_keys=False, allow_unicode=True)
     write_atomic(current.folder / "config.yaml", text.encode())
-    current.events.begin(current.curves.known, resume.step, first_event(current))
+    current.events.begin(current.curves.known, resume.step, first_event(current, published))
     trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
     current.mirror = mirror.start(current.folder)
 
