@@ -14,15 +14,15 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1660,
-    "data": 6130,
+    "cli": 1708,
+    "data": 6134,
     "evidence": 2330,
-    "experiment": 2345,
-    "launch": 2130,
-    "mirror": 430,
+    "experiment": 2347,
+    "launch": 2410,
+    "mirror": 432,
     "models": 1150,
     "nn": 4400,
-    "report": 2120,
+    "report": 2122,
     "repro": 1300,
     "tasks": 3100,
     "training": 930,

@@ -221,7 +221,8 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest, accept_c
     require_writable(results_dir() / "runs")
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
-    return run(recipe, seed, command, request, expected(recipe), accept_changes)
+    published = expected(recipe) if recipe.scale == "paper" else {}
+    return run(recipe, seed, command, request, published, accept_changes)
 
 
 def require_writable(folder: Path) -> None:
