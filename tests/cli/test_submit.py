@@ -11,6 +11,7 @@ import pytest
 
 from repro.cli import cluster as module
 from repro.cli.runs import parse_overrides
+from repro.launch.slurm.limits import Limits
 from repro.launch.targets import resolve_targets
 from repro.recipe import load_recipe
 from tests.launch.batch import run_batch
@@ -41,6 +42,10 @@ def site(workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: Non
     (folder / "site.yaml").write_text(SITE)
     monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
     monkeypatch.setattr(module, "require_runnable", lambda plan: None)
+    monkeypatch.setattr(
+        "repro.launch.submit.read_limits", Limits
+    )  # where Slurm is installed, it looks for a cluster
+    monkeypatch.setattr("repro.launch.submit.test_script", lambda script, profile: None)
     return workshop
 
 
@@ -282,7 +287,7 @@ def test_completion_offers_profiles(site: Workshop, tmp_path: Path) -> None:
     ("words", "message"),
     [
         (["--model.init_args.net.init_args.d_modell", "8"], "no key 'd_modell'; nearest: d_model"),
-        (["--model.init_args.net.init_args.d_model", "9"], "n_heads 2 does not divide d_model 9"),
+        (["--model.init_args.net.init_args.d_model", "9"], "sinusoidal positions need an even width, not 9"),
         (["--trainer.max_time", "00:00:00:04"], "trainer.max_time is not supported"),
         (["--data.init_args.store", "multi30k/bpe300"], "no store multi30k/bpe300 in the data folder"),
     ],
