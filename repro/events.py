@@ -213,6 +213,23 @@ def seconds(events: Sequence[Event]) -> float:
     )
 
 
+def attempts(events: Sequence[Event], last: int, facts: Sequence[str]) -> list[dict[str, Any]]:
+    """Lists the attempts of a run: named facts of each, and between which steps its updates were kept.
+
+    Args:
+        events: of the run.
+        last: the run's last step.
+        facts: names in the configuration that an attempt's first event holds; None stands for a missing one.
+    """
+    starts = [event for event in events if event.get("state") == "starting"]
+    result = []
+    for i, start in enumerate(starts, 1):
+        end = min((later["step"] for later in starts[i:]), default=last)
+        known = {name: start.get("config", {}).get(name) for name in facts}
+        result.append({**known, "first": start["step"], "last": max(end, start["step"])})
+    return result
+
+
 def last_state(events: Sequence[Event]) -> Event:
     """The last state; empty where there is none."""
     return next((event for event in reversed(events) if event["kind"] == "state"), {})

@@ -7,6 +7,7 @@ A record is one JSON file, written once by rank 0 at the end of a run, below
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from repro.paths import files_in
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
+ATTEMPT = ("commit", "dirty", "code_sha256", "versions", "hardware")
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/ledger.py
 
 # The variable by which each library of a CPU run is given its vector instructions.
@@ -87,6 +89,8 @@ class RunRecord:
     # What it began with: a run's run_id and checkpoint_sha256, or published weights with their sha256 and revision.
     start_from: dict[str, str] | None = None
     code_sha256: str | None = None  # over the package's source files that were imported
+    # Every attempt: its facts of ATTEMPT, and the updates of it that are in the weights: after `first` up to `last`.
+    attempts: list[dict[str, Any]] = field(default_factory=list)
     external: bool = False  # whether others made it; such a record is not read
     # Settings given in addition to the recipe: --trainer.max_steps=10.
     overrides: list[str] = field(default_factory=list)
@@ -100,6 +104,12 @@ class RunRecord:
     def on_gpu(self) -> bool:
         """Whether it ran on GPUs: only runs on a CPU record threads."""
         return "threads" not in self.hardware
+
+    @property
+    def mixed(self) -> bool:
+        """Whether attempts that made updates, or the one that tested, differ in code, packages or device."""
+        *before, last = self.attempts or [{}]
+        return any(made_by(one) != made_by(last) for one in before if one["last"] > one["first"])
 
     def metric(self, name: str) -> Measurement | None:
         """The measurement of that name, or None."""
@@ -127,8 +137,9 @@ class RunRecord:
                 raise ReproError(f"{m.name} is {m.value}: a diverged run has no such number; leave it out")
         raw = dataclasses.asdict(self)
         del raw["stored_at"]
-        if not self.profiles:
-            del raw["profiles"]
+        for name in ("profiles", "attempts"):
+            if not raw[name]:
+                del raw[name]
         for metric in raw["metrics"]:
             if metric["validation"] is not None and not math.isfinite(metric["validation"]):
                 metric["validation"] = None
@@ -162,6 +173,13 @@ class RunRecord:
         return record
 
 
+def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Code, packages and device of an attempt; on a CPU the instructions of its libraries stand for the device."""
+    hardware = facts.get("hardware") or {}
+    device = hardware.get("instructions", hardware.get("device"))
+    return {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
+
+
 def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a number that JSON knows")
 
@@ -173,6 +191,8 @@ def _check_types(record: RunRecord, name: str) -> None:
             value = getattr(part, key)
             if not _fits(value, hint):
                 raise UserError(f"{name}: {prefix}{key} is {value!r}, which is not of the right type")
+    if not all(type(one.get(key)) is int for one in record.attempts for key in ("first", "last")):
+        raise UserError(f"{name}: attempts are not a list of objects with the steps `first` and `last`")
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
             raise UserError(f"{name}: curve {key} is not a list of points [step, value]")

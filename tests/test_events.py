@@ -39,6 +39,18 @@ def test_events_are_lines_of_json_in_order(log: EventLog) -> None:
     assert log.size == log.path.stat().st_size
 
 
+def test_attempts_tell_which_updates_of_each_were_kept(log: EventLog) -> None:
+    for step, code in ((4, "b"), (2, "c"), (2, "d")):
+        EventLog(log.path.parent).begin(b"", step, {"config": {"code": code}})
+    attempts = events.attempts(read(log.path), 9, ("code",))
+    assert [(a["code"], a["first"], a["last"]) for a in attempts] == [
+        (None, 0, 2),
+        ("b", 4, 4),
+        ("c", 2, 2),
+        ("d", 2, 9),
+    ]
+
+
 def test_a_new_attempt_keeps_what_the_checkpoint_knew_and_every_state(log: EventLog) -> None:
     point(log, 1, 2)
     known = log.path.read_bytes()

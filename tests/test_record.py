@@ -65,6 +65,36 @@ def test_profiles_are_kept_and_left_out_where_there_are_none(made):
             RunRecord.from_json(made.to_json())
 
 
+CPU = {"device": "CPU", "instructions": {"torch": "AVX2"}}
+ATTEMPT = {"commit": "abc", "code_sha256": "1" * 64, "versions": {"torch": "2"}, "hardware": CPU}
+
+
+@pytest.mark.parametrize(
+    ("change", "mixed"),
+    [
+        ({}, False),
+        ({"commit": "def"}, False),  # the package's files are equal
+        ({"code_sha256": "2" * 64}, True),
+        ({"code_sha256": None}, True),
+        ({"versions": {"torch": "3"}}, True),
+        ({"hardware": {"device": "GPU"}}, True),
+        ({"hardware": {**CPU, "device": "another CPU"}}, False),
+        ({"code_sha256": "2" * 64, "last": 0}, False),  # none of its updates were kept
+    ],
+)
+def test_a_record_is_mixed_where_attempts_differ(made, change, mixed):
+    assert not made.mixed
+    made.attempts = [
+        {**ATTEMPT, "first": 0, "last": 5, **change},
+        {**ATTEMPT, "first": 5, "last": 9},
+    ]
+    assert made.mixed is mixed
+    assert RunRecord.from_json(made.to_json()) == made
+    del made.attempts[0]["last"]
+    with pytest.raises(UserError, match="attempts"):
+        RunRecord.from_json(made.to_json())
+
+
 def test_the_json_is_stable_and_legible(made):
     assert made.to_json() == RunRecord.from_json(made.to_json()).to_json()
     assert "Ünïcode" in made.to_json()

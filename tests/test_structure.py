@@ -14,19 +14,19 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2105,
-    "data": 6310,
-    "evidence": 2560,
-    "experiment": 2750,
-    "launch": 2320,
-    "mirror": 550,
-    "models": 1270,
-    "nn": 4685,
-    "report": 2405,
-    "repro": 1580,
+    "cli": 2035,
+    "data": 6135,
+    "evidence": 2435,
+    "experiment": 2700,
+    "launch": 2415,
+    "mirror": 435,
+    "models": 1135,
+    "nn": 4550,
+    "report": 2255,
+    "repro": 1420,
     "tasks": 3100,
-    "training": 930,
-    "verify": 160,
+    "training": 915,
+    "verify": 155,
 }
 
 

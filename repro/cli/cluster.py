@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
 from repro.cli.cost import cost_of_plan
-from repro.cli.runs import SEEDS, add_grid, complete_experiments, parse_grid
+from repro.cli.runs import ACCEPT, SEEDS, add_grid, complete_experiments, parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
-from repro.recipe import SCALES
+from repro.recipe import SCALES, load_recipe
 from repro.seeds import SeedChoice
 
 if TYPE_CHECKING:
     from repro.launch.plan import Plan, Request
     from repro.launch.status.ledger import Submission
+
+
+EXAMPLES = {"sbatch": "exclude=cn7", "srun": "cpu-bind=cores"}
 
 
 def register(verbs: Verbs) -> None:
@@ -33,6 +36,12 @@ def register(verbs: Verbs) -> None:
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     add_grid(submit)
     submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
+    for command in ("sbatch", "srun"):
+        submit.add_argument(
+            f"--{command}", action="append", default=[], metavar="OPTION",
+            help=f"a further option of {command}, as in --{command}=--{EXAMPLES[command]}; again for more",
+        )  # fmt: skip
+    submit.add_argument("--accept-changes", action="store_true", help=ACCEPT)
     submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
@@ -70,7 +79,7 @@ def submit_point(args: argparse.Namespace) -> None:
 
     request = _request(args)
     if args.dry_run:
-        plan, summary = dry_run(request)
+        plan, summary = dry_run(request, require_runnable)
         scripts = "\n".join(plan.script(job) for job in plan.jobs)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else scripts, end="")
         counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
@@ -81,11 +90,32 @@ def submit_point(args: argparse.Namespace) -> None:
     if args.cost:
         raise UserError("--cost goes with --dry-run")
     out = sys.stderr if args.json else sys.stdout
-    plan, entry = submit(request, lambda line: print(line, file=out))
+    plan, entry = submit(request, lambda line: print(line, file=out), require_runnable)
     if args.json:
         print(json.dumps(_rows(plan, entry), indent=1))
     elif entry is not None:
         _conclude(plan, entry)
+
+
+def require_runnable(plan: "Plan") -> None:
+    """Builds the recipe of each run, and looks for its stores, before anything is queued.
+
+    Raises:
+        UserError: what the job would say when it starts.
+    """
+    from repro.data.sets.weights.weight_data import open_weights
+    from repro.experiment.build import build
+    from repro.experiment.trainer import refuse_unsupported
+
+    added = {spec.experiment for spec in plan.added}  # which take no settings
+    for spec in {(spec.experiment, spec.scale): spec for spec in plan.runs}.values():
+        settings = [] if spec.experiment in added else plan.request.overrides
+        recipe = load_recipe(spec.experiment, spec.scale, settings)
+        parts = build(recipe, meta=True)
+        refuse_unsupported(parts.trainer)
+        parts.data.require_store()
+        if recipe.pretrained is not None:
+            open_weights(str(recipe.pretrained))
 
 
 def _request(args: argparse.Namespace) -> "Request":
@@ -100,6 +130,9 @@ def _request(args: argparse.Namespace) -> "Request":
         comment=args.comment,
         tables=args.tables,
         command=args.command,
+        sbatch=args.sbatch,
+        srun=args.srun,
+        accept_changes=args.accept_changes,
     )
 
 

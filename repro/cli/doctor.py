@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from repro.errors import UserError
+from repro.launch.slurm.limits import read_limits
 from repro.paths import data_dir, results_dir, runs_dir
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -246,7 +247,7 @@ def wandb_state() -> Check:
 
 
 def slurm() -> Check:
-    """Slurm's commands and version."""
+    """Slurm's commands, version, and the times that a stopped run has to save itself."""
     missing = [command for command in SLURM_COMMANDS if shutil.which(command) is None]
     if len(missing) == len(SLURM_COMMANDS):
         return Check(WARN, "not on this machine", "needed on a cluster's login node only")
@@ -262,7 +263,15 @@ def slurm() -> Check:
             ["sbatch", "--version"], capture_output=True, text=True, timeout=5, check=False
         )
         version = answer.stdout.strip() or version
-    return Check(OK, version)
+    limits = read_limits()
+    if not limits.settings:
+        return Check(WARN, f"{version}, but the controller does not answer", "do this on a login node")
+    grace = ", ".join(f"{p.get('GraceTime', '?')} s in {p['PartitionName']}" for p in limits.partitions)
+    return Check(
+        OK,
+        f"{version}; arrays of up to {limits.largest_array:,} runs; to save itself a cancelled run has KillWait "
+        f"({limits.settings.get('KillWait', 'unknown')}), a preempted one GraceTime ({grace or 'unknown'})",
+    )
 
 
 def datasets_state() -> Check:

@@ -1,6 +1,7 @@
-"""Verbs about submitted runs: status, logs, cancel."""
+"""Verbs about submitted runs: status, logs, cancel, clean."""
 
 import argparse
+import contextlib
 import json
 import sys
 from functools import partial
@@ -32,6 +33,13 @@ def register(verbs: Verbs) -> None:
         action="store_true",
         help="also list runs that ended over 7 days ago; runs of a TARGET are always listed",
     )
+    status.add_argument(
+        "--state",
+        action="append",
+        default=[],
+        metavar="STATE",
+        help="only runs in this state; again for more",
+    )
     status.set_defaults(handler=show_status)
 
     logs = verbs.add_parser(
@@ -55,6 +63,13 @@ def register(verbs: Verbs) -> None:
     cancel.add_argument("--all", action="store_true", help="everything submitted from here")
     cancel.add_argument("--dry-run", action="store_true", help="only print what would be cancelled")
     cancel.set_defaults(handler=cancel_runs)
+
+    clean = verbs.add_parser(
+        "clean", help="remove snapshots that no job needs, and checkpoints of runs that have their record"
+    )
+    _add_targets(clean)
+    clean.add_argument("--dry-run", action="store_true", help="only print what would be removed")
+    clean.set_defaults(handler=clean_up)
 
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
@@ -82,9 +97,9 @@ def show_status(args: argparse.Namespace) -> None:
         option = "--json" if args.json else "--summary"
         raise UserError(f"{option} is printed once; leave out --watch")
     if args.watch is not None:
-        watch(lambda: survey(args.targets, args.all), args.watch)
+        watch(lambda: survey(args.targets, args.all, args.state), args.watch)
         return
-    result = survey(args.targets, args.all)
+    result = survey(args.targets, args.all, args.state)
     if args.summary:
         warn(result.notes)
         summary = summarise(result.rows)
@@ -131,3 +146,19 @@ def cancel_runs(args: argparse.Namespace) -> None:
         print(f"{done}: {task.line}")
     if not args.dry_run and any(task.queued.state == "RUNNING" for task in tasks):
         print("running runs save a checkpoint first; `repro submit` resumes them")
+
+
+def clean_up(args: argparse.Namespace) -> None:
+    from repro.launch.clean import remove, superfluous
+    from repro.launch.status.ledger import ledger_dir, read_submissions
+    from repro.launch.submit import locked
+
+    with locked(ledger_dir()) if read_submissions() else contextlib.nullcontext():
+        items = superfluous(args.targets)
+        if not args.dry_run:
+            remove(items)
+    done = "would be removed" if args.dry_run else "removed"
+    for item in items:
+        print(f"{done}: {item.path}")
+    files, size = sum(item.files for item in items), sum(item.size for item in items)
+    print(f"{done}: {files:,} files, {size / 1e6:,.1f} MB; models, records, events and logs stay")

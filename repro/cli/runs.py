@@ -27,6 +27,7 @@ from repro.yamls import flatten, parse_yaml, short
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
+ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 
 
@@ -53,6 +54,7 @@ def register(verbs: Verbs) -> None:
         "--no-record", action="store_true", help="of a trial: keep the record in the run's folder only"
     )
     kept.add_argument("--smoke", action="store_true", help="only train two updates; writes nothing")
+    run.add_argument("--accept-changes", action="store_true", help=ACCEPT)
     run.set_defaults(handler=run_one)
 
     reproduce = verbs.add_parser(
@@ -204,7 +206,9 @@ def run_one(args: argparse.Namespace) -> int:
     settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None or args.grid:
         flags = [
-            f"--{name}" for name in ("all", "no-record", "smoke") if getattr(args, name.replace("-", "_"))
+            f"--{name}"
+            for name in ("all", "accept-changes", "no-record", "smoke")
+            if getattr(args, name.replace("-", "_"))
         ]
         named = (
             SeedChoice.parse(args.seeds)
@@ -232,7 +236,7 @@ def run_one(args: argparse.Namespace) -> int:
         return EXIT_OK
     words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, shlex.join(words), request, not args.no_record)
+        record = _run(recipe, seed, shlex.join(words), request, args.accept_changes, not args.no_record)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -306,7 +310,9 @@ def _ended(process: BaseProcess, request: StopRequest, end: float) -> int:
     return process.exitcode
 
 
-def _run(recipe: Recipe, seed: int, command: str, request: StopRequest, keep: bool) -> RunRecord:
+def _run(
+    recipe: Recipe, seed: int, command: str, request: StopRequest, accept_changes: bool, keep: bool
+) -> RunRecord:
     from repro.evidence.goals import expected
     from repro.experiment.run import finished_record, run
 
@@ -316,7 +322,8 @@ def _run(recipe: Recipe, seed: int, command: str, request: StopRequest, keep: bo
         require_writable(results / "runs")
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
-    return run(recipe, seed, command, request, expected(recipe), keep)
+    published = expected(recipe) if recipe.scale == "paper" else {}
+    return run(recipe, seed, command, request, published, accept_changes, keep)
 
 
 def require_writable(folder: Path) -> None:

@@ -30,6 +30,11 @@ class StoreDataModule(DataModule):
         ensure_generated(self.store_name, self.variant)
         verify(self.store)
 
+    def require_store(self) -> None:
+        """Opens the store, unless a run generates it."""
+        if not find_data_set(self.store_name).generated:
+            _ = self.store
+
     def setup(self, stage: str | None = None) -> None:
         """Opens the store."""
         _ = self.store

@@ -63,7 +63,8 @@ class Selection:
 
         Returns:
             ``current``, where it counts; ``withdrawn``; ``overridden`` (settings beside the recipe's changed what was
-            computed), ``superseded`` (the recipe was another), ``tuning`` (its seed is not among the judged ones),
+            computed), ``superseded`` (the recipe was another), ``mixed`` (attempts had other code, packages or another
+            device), ``tuning`` (its seed is not among the judged ones),
             ``repeated`` (an earlier record of its seed counts, and this one is not the first on its class of device
             that measures more).
         """
@@ -90,6 +91,8 @@ def _set_aside(
         return "withdrawn"
     if record.config_hash != config_hash:
         return "overridden" if record.overrides else "superseded"
+    if record.mixed:
+        return "mixed"
     return "tuning" if record.seed >= TUNING or record.seed not in seeds else None
 
 

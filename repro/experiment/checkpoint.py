@@ -17,15 +17,47 @@ from repro.training.checkpoints import fault, read
 STAMP = "repro"
 
 
-def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | None = None) -> dict[str, Any]:
+def stamp(
+    signature: Config,
+    vocabulary: str | None,
+    origin: dict[str, str] | None = None,
+    maker: dict[str, str] | None = None,
+) -> dict[str, Any]:
     """The part of a checkpoint that identifies its run.
 
     Args:
         signature: of the recipe.
         vocabulary: hash of the vocabulary that token ids mean.
         origin: the run or published weights it started from, and their hash.
+        maker: :func:`repro.record.made_by`; None in a final model, whose bytes depend on the weights alone.
     """
-    return {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
+    facts = {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
+    return facts if maker is None else {**facts, "made_by": maker}
+
+
+def refuse_changes(path: Path, before: dict[str, str] | None, now: dict[str, str]) -> None:
+    """Refuses to resume with other code, packages or another device than those that wrote the checkpoint.
+
+    Args:
+        path: the checkpoint.
+        before: what wrote it; None in a checkpoint of an older version, which is accepted.
+        now: of this process.
+
+    Raises:
+        UserError: names what differs.
+    """
+    known = now if before is None else before
+    changed = [
+        f"{name} {known.get(name, 'none')} → {now.get(name, 'none')}"
+        for name in known | now
+        if known.get(name) != now.get(name)
+    ]
+    if changed:
+        raise UserError(
+            f"{path} was written by other code, packages or on another device ({'; '.join(changed)}); go back to them, "
+            "continue with --accept-changes (the record is then `mixed` and not judged), or remove the run's folder to "
+            "begin anew"
+        )
 
 
 def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vocabulary: str | None) -> None:

@@ -3,13 +3,14 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from repro.data.core.datamodule import DataModule
-from repro.events import EventLog
+from repro.events import Event, EventLog, attempts, read
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
 from repro.experiment.compiling import eager_layers
@@ -21,7 +22,7 @@ from repro.models import EncoderDecoder
 from repro.paths import records_dirs, results_dir, trials_dir
 from repro.pictures import sheet_of
 from repro.recipe import change_results
-from repro.record import RECORD_FILE, RunRecord, read_records, withdrawn, write_atomic, write_record
+from repro.record import ATTEMPT, RECORD_FILE, RunRecord, read_records, withdrawn, write_atomic, write_record
 from repro.seeds import TUNING
 from repro.tasks.translation import Translation
 
@@ -60,6 +61,7 @@ def record(
     if current.trainer.is_global_zero:
         result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
+        result.attempts = attempts(read(current.events.path), result.steps, ATTEMPT)
         if keep:
             results = trials_dir() if is_trial(current) else results_dir()
             write_record(result, results / "runs", outputs)
@@ -96,7 +98,6 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         deviations=[*(recipe.config.get("deviations") or []), *eager_layers(task)],
-        code_sha256=current.source.sha256,
         overrides=list(recipe.overrides),
         **known_at_start(current),
     )
@@ -123,6 +124,7 @@ def known_at_start(current: Run) -> dict[str, Any]:
     return {
         "commit": current.source.commit,
         "dirty": current.source.dirty,
+        "code_sha256": current.source.sha256,
         "data": data_facts(current.parts.data),
         "start_from": current.stamper.origin,
         "versions": facts.versions(),
@@ -131,19 +133,38 @@ def known_at_start(current: Run) -> dict[str, Any]:
     }
 
 
-def first_event(current: Run) -> dict[str, Any]:
-    """The first event of an attempt."""
-    recipe, known = current.recipe, known_at_start(current)
+def first_event(current: Run, published: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The first event of an attempt, with the published numbers by the measurement's name."""
+    recipe, known, job = current.recipe, known_at_start(current), slurm_job()
+    states = [*labels.states_of(known), labels.standing_of(recipe, current.seed)]
     return {
         "run": recipe.run_id(current.seed),
         "max_steps": current.steps,
-        "job": slurm_job(),
+        "job": job,
         "began": float(os.environ.get("REPRO_BEGAN") or 0),
         "wandb": mode(),
-        "group": labels.group(recipe),
-        "tags": labels.tags(recipe, labels.states_of(known)),
-        "config": {"recipe": recipe.config, "seed": current.seed, "hash": recipe.hash8, **known},
-    }
+        "wandb_id": wandb_id(read(current.events.path)),
+        "published": published or {},
+        "group": labels.group(recipe, current.seed),
+        "tags": labels.tags(recipe, states),
+        "config": {
+            "recipe": recipe.config, "seed": current.seed, "hash": recipe.hash8, "job": job,
+            "overrides": list(recipe.overrides), **known,
+        },
+    }  # fmt: skip
+
+
+def wandb_id(events: Sequence[Event]) -> str | None:
+    """The id of a run on W&B: of its earlier attempts, else of the sweep's agent that started it, else a new one.
+
+    None for a run that an older version started, whose id follows from its name.
+    """
+    starts = [event for event in events if "run" in event]
+    if starts:
+        known: str | None = starts[0].get("wandb_id")
+        return known
+    of_sweep = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
+    return of_sweep or secrets.token_hex(8)
 
 
 def slurm_job() -> str | None:
@@ -163,7 +184,8 @@ def write_last_events(
     columns, rows = task.samples()
     if rows:
         log.append("note", result.steps, {"table": "samples", "columns": columns, "rows": rows})
-    summary = {**values, **{f"published/{name}": value for name, value in published.items()}}
+    costs = {"wall_seconds": result.wall_seconds, "gpu_hours": result.gpu_hours}
+    summary = {**values, **costs, **{f"published/{name}": value for name, value in published.items()}}
     log.append("note", result.steps, {"summary": summary})
     for name, picture in pictures(task, outputs):
         file = log.path.with_name(f"{name}.png")

@@ -19,7 +19,7 @@ from repro.errors import Preempted, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
-from repro.experiment.recording import first_event, is_trial, record
+from repro.experiment.recording import first_event, is_trial, known_at_start, record
 from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import make_trainer, quiet, vocabulary_hash
@@ -27,7 +27,7 @@ from repro.files import lock
 from repro.ledger import start as note_start
 from repro.paths import results_dir
 from repro.recipe import Recipe
-from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.record import RECORD_FILE, RunRecord, made_by, read_record, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
 from repro.training.checkpoints import DurableIO, await_files
@@ -46,6 +46,7 @@ def run(
     command: str,
     request: StopRequest | None = None,
     published: Mapping[str, float] | None = None,
+    accept_changes: bool = False,
     keep: bool = True,
 ) -> RunRecord:
     """Trains, tests and records; resumes an interrupted run; of a finished one, only reads the record.
@@ -56,6 +57,7 @@ def run(
         command: as typed, for the record.
         request: asks the run to stop; None makes one.
         published: published numbers by the measurement's name; shown on W&B next to ours.
+        accept_changes: whether to resume with other code, packages or another device; see :attr:`RunRecord.mixed`.
         keep: whether the record is added to the results; a trial's need not be.
 
     Raises:
@@ -71,14 +73,14 @@ def run(
     quiet()
     with contextlib.nullcontext(request) if request else StopRequest() as stop, claimed(folder):
         current = prepare(recipe, seed, stop)
-        resume = ready(current)
+        resume = ready(current, accept_changes)
         if not (keep or is_trial(current)):
             raise UserError(
                 f"seed {seed} has no record yet and may be judged, so it is recorded; --no-record goes with a seed "
                 f"from {TUNING} on, with other settings, or with a run that has a record"
             )
         with reported(current):
-            start(current, resume)
+            start(current, resume, published)
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
@@ -122,16 +124,17 @@ class UpdateTimes(pl.Callback):
             self.ends.append(time.monotonic())
 
 
-def ready(current: Run) -> Resume:
+def ready(current: Run, accept_changes: bool = False) -> Resume:
     """Opens and checks the data, and finds where to resume; writes nothing.
 
     Raises:
-        UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run.
+        UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run or of other code.
     """
     data = current.parts.data
     data.prepare_data()
     data.setup("fit")
     resume = find(current.saver, current.steps)
+    current.stamper.maker = made_by(known_at_start(current))
     current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
     if resume.path is None:
         current.stamper.origin = begin_from(
@@ -148,6 +151,8 @@ def ready(current: Run) -> Resume:
         return replace(before, damaged=resume.damaged, later=resume.later)
     loaded = checkpoint.read(resume.path, mmap=True)
     checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
+    if not accept_changes:
+        checkpoint.refuse_changes(resume.path, loaded[checkpoint.STAMP].get("made_by"), current.stamper.maker)
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if current.early_stop.is_met:
@@ -157,7 +162,7 @@ def ready(current: Run) -> Resume:
     return resume
 
 
-def start(current: Run, resume: Resume) -> None:
+def start(current: Run, resume: Resume, published: Mapping[str, float] | None = None) -> None:
     """Rank 0 reports where the run begins: in the ledger, if it may be judged, the terminal, its folder, and on W&B.
 
     Raises:
@@ -182,7 +187,7 @@ def start(current: Run, resume: Resume) -> None:
     write_atomic(current.folder / "config.yaml", text.encode())
     if (tokenizer := current.parts.data.tokenizer) is not None:
         tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
-    current.events.begin(current.curves.known, resume.step, first_event(current))
+    current.events.begin(current.curves.known, resume.step, first_event(current, published))
     trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
     current.mirror = mirror.start(current.folder)
 

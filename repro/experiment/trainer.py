@@ -139,18 +139,21 @@ class Stamper(pl.Callback):
 
     Attributes:
         origin: the run whose weights this one began with, and their hash; None where it began anew.
+        maker: code, packages and device of this attempt.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.signature = recipe.signature
         self.origin: dict[str, str] | None = None
+        self.maker: dict[str, str] | None = None
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint_: dict[str, Any]
     ) -> None:
         data = datamodule_of(trainer)
         assert isinstance(data, DataModule)
-        checkpoint_[checkpoint.STAMP] = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
+        mark = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin, self.maker)
+        checkpoint_[checkpoint.STAMP] = mark
 
 
 def vocabulary_hash(data: DataModule) -> str | None:

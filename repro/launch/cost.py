@@ -1,14 +1,17 @@
 """The cost of a submission: the recipes' estimates, and the limit of the allocation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from repro.errors import UserError
 from repro.events import status
 from repro.launch.slurm.profile import Profile
-from repro.launch.slurm.validation import WARNING_S, hours
+from repro.launch.slurm.validation import hours
 from repro.launch.targets import RunSpec
 from repro.recipe import load_recipe
+
+FASTER = 10  # the most that hardware is believed to be faster than that of an estimate
+_MAX_STEPS = "--trainer.max_steps="
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,14 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
 
 
 def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
-    """Returns lines for the summary of a submission: estimated GPU hours, and the limit of the allocation."""
-    estimates = [(spec, expectation(spec.experiment, spec.scale)) for spec in specs]
+    """Returns lines for the summary of a submission: estimated GPU hours, and the limit of the allocation.
+
+    Raises:
+        UserError: a run that needs far more than the time of all its attempts.
+    """
+    estimates = [(spec, _expected(spec)) for spec in specs]
+    for spec, estimate in estimates:
+        _refuse_too_long(spec, estimate, profile)
     known = [e for _, e in estimates if e is not None]
     unknown = sorted({spec.experiment for spec, e in estimates if e is None})
     on = ", ".join(dict.fromkeys(f"{e.devices} x {e.hardware}" if e.devices else e.hardware for e in known))
@@ -74,6 +83,32 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     return lines
 
 
+def _expected(spec: RunSpec) -> Expectation | None:
+    """The expectation of a run, which is shorter where a setting reduces its number of updates."""
+    expected = expectation(spec.experiment, spec.scale)
+    given = [word.removeprefix(_MAX_STEPS) for word in spec.settings if word.startswith(_MAX_STEPS)]
+    planned = load_recipe(spec.experiment, spec.scale).config.get("trainer", {}).get("max_steps")
+    if expected is None or not given or not given[-1].isdigit() or not planned:
+        return expected
+    return replace(expected, hours=expected.hours * int(given[-1]) / planned)
+
+
+def _refuse_too_long(spec: RunSpec, expected: Expectation | None, profile: Profile) -> None:
+    attempts = profile.max_requeues + 1
+    gpus = profile.nodes * profile.gpus_per_node
+    cores = profile.nodes * profile.tasks_per_node * profile.cpus_per_task
+    at_once = 1 if expected is None or not expected.devices else gpus or cores
+    given = hours(profile.time) * attempts * at_once
+    needed = 0.0 if expected is None else expected.hours * max(expected.devices, 1)
+    if needed > FASTER * given:
+        unit = ("GPU hours" if gpus else "core hours") if expected and expected.devices else "h"
+        raise UserError(
+            f"{spec.experiment} ({spec.scale}) is estimated at {needed:.4g} hours of {expected and expected.hardware}, "
+            f"but time {profile.time} and max_requeues {profile.max_requeues} of the cluster profile {profile.name} "
+            f"give {given:.4g} {unit} in all attempts; raise them, or choose a smaller scale"
+        )
+
+
 def describe_start(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     """Returns a line on the time that earlier attempts took to reach their first step, if there were any.
 
@@ -86,7 +121,7 @@ def describe_start(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     if not seconds:
         return []
     taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"
-    left = round(3600 * hours(profile.time)) - WARNING_S
+    left = round(3600 * hours(profile.time)) - profile.warning_s
     if seconds[0] >= left:
         raise UserError(
             f"time: with {profile.time} (cluster profile) a job is told to save and stop after {left} s, but earlier "

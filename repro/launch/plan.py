@@ -6,14 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
+from repro.events import EVENTS_FILE, attempts, read
 from repro.launch.cost import describe_cost, describe_start
 from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
-from repro.launch.slurm.profile import Profile, load_profile
+from repro.launch.slurm.limits import Limits
+from repro.launch.slurm.profile import Profile, load_profile, with_options
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
 from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
+from repro.paths import PROJECT
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
+from repro.source import code_hash
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class Request:
         comment: the user's, for the queue; or None.
         tables: whether a last job makes the tables.
         command: as typed, for the ledger.
+        sbatch, srun: options of these commands beside the profile's.
+        accept_changes: whether checkpoints of other code are resumed.
     """
 
     targets: Sequence[str]
@@ -39,6 +45,9 @@ class Request:
     comment: str | None = None
     tables: bool = False
     command: str = "repro submit"
+    sbatch: Sequence[str] = ()
+    srun: Sequence[str] = ()
+    accept_changes: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,16 +102,30 @@ class Plan:
         """
         placeholders = {job.name: f"<id of job {i}>" for i, job in enumerate(self.jobs, 1)}
         known = placeholders | {name: str(number) for name, number in (ids or {}).items()}
-        return render_script(job, self.profile, self.places, dependency(job, known), self.request.comment)
+        return self._render(job, dependency(job, known))
+
+    def first_scripts(self) -> list[str]:
+        """The scripts of the jobs that wait for no other, which Slurm can be asked about before anything is queued."""
+        return [self._render(job, None) for job in self.jobs if dependency(job, {}) is None]
+
+    def _render(self, job: PlannedJob, after: str | None) -> str:
+        flags = ["--accept-changes"] * self.request.accept_changes
+        return render_script(job, self.profile, self.places, after, self.request.comment, flags)
 
 
-def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str, str] | None = None) -> Plan:
+def make_plan(
+    request: Request,
+    queued: Mapping[str, str],
+    leaving: Mapping[str, str] | None = None,
+    limits: Limits | None = None,
+) -> Plan:
     """Resolves targets, leaves out what is done or queued, arranges the rest, and renders every script once.
 
     Args:
         request: what the user asks for.
         queued: tasks in the queue, by run id.
         leaving: cancelled tasks that have not ended yet, by run id; their runs are queued again, behind them.
+        limits: of the site; None where it cannot be asked.
 
     Raises:
         UserError: anything named that does not exist or cannot be used.
@@ -111,7 +134,9 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
         raise UserError(
             "no target to submit; name a paper, an experiment, a table or a row (see `repro list`)"
         )
-    profile = load_profile(request.cluster)
+    limits = limits or Limits()
+    profile = with_options(load_profile(request.cluster), request.sbatch, request.srun)
+    limits.refuse(profile)
     _refuse_typed_secrets(request, profile)
     if request.comment is not None:
         validation.remark(request.comment)
@@ -119,7 +144,9 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
     todo = needed(requested, queued)
     name = job_name(request.targets[0], request.scale)
     leaving = leaving or {}
-    jobs = arrange(todo, queued, name, leaving)
+    if not request.accept_changes:
+        _refuse_changes(todo.specs)
+    jobs = arrange(todo, queued, name, leaving, limits.largest_array)
     if jobs and request.tables:
         waiting = [queued[spec.run_id] for spec in requested if spec.run_id in queued]
         jobs = (*jobs, tables_job(jobs, waiting, name))
@@ -130,9 +157,25 @@ def make_plan(request: Request, queued: Mapping[str, str], leaving: Mapping[str,
     return plan
 
 
+def _refuse_changes(specs: Sequence[RunSpec]) -> None:
+    """Refuses runs whose checkpoints were written by other code: their jobs would refuse to resume."""
+    code = code_hash(PROJECT)
+    changed = []
+    for spec in specs:
+        if any(spec.run_dir.glob("checkpoints/step-*.ckpt")):
+            *_, last = attempts(read(spec.run_dir / EVENTS_FILE), 0, ("commit", "code_sha256")) or [{}]
+            if last.get("code_sha256") not in (None, code):
+                changed.append(f"{spec.run_id} (at commit {str(last['commit'])[:8]})")
+    if changed:
+        raise UserError(
+            f"checkpoints of other code: {listed(changed)}; go back to it, continue with --accept-changes (the records "
+            "are then `mixed` and not judged), or remove the runs' folders to begin anew"
+        )
+
+
 def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
     """Checks the raw values: quoted for shell or YAML, a secret with a quote in it would not be found."""
-    for text in (*request.targets, request.comment or ""):
+    for text in (*request.targets, request.comment or "", *request.sbatch, *request.srun):
         validation.refuse_secrets("the command line", text)
     for key, value in request.overrides:
         for text in _texts(value):

@@ -18,9 +18,10 @@ from repro.files import write_atomic, writing
 from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.limits import read_limits
 from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.queue import Queued, Unanswered
-from repro.launch.slurm.sbatch import submit_script
+from repro.launch.slurm.sbatch import submit_script, test_script
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.launch.status.ledger import (
     ArrayTask,
@@ -36,27 +37,46 @@ from repro.launch.status.state import cancelled
 Report = Callable[[str], None]
 
 
-def dry_run(request: Request) -> tuple[Plan, list[str]]:
-    """The plan and its summary; writes nothing. The summary notes a queue that cannot be read."""
-    unknown = None
+def accept(_: Plan) -> None:
+    """Checks nothing."""
+
+
+def dry_run(request: Request, check: Callable[[Plan], None] = accept) -> tuple[Plan, list[str]]:
+    """The plan and its summary; writes nothing. The summary notes what Slurm does not answer.
+
+    Args:
+        request: what the user asks for.
+        check: see :func:`submit`.
+    """
+    unknown = []
     tasks: Mapping[str, Queued] = {}
     if read_submissions():
         try:
             tasks = queue.in_queue()
         except UserError as error:
-            unknown = f"what is queued is not known here: {error}"
-    plan = make_plan(request, *queued_runs(tasks))
+            unknown += [f"what is queued is not known here: {error}"]
+    plan = make_plan(request, *queued_runs(tasks), read_limits())
+    summary = summarise(plan)
     if plan.jobs:
+        check(plan)
         read_sources()  # what would stop the snapshot
-    return plan, [*summarise(plan), *([unknown] if unknown else [])]
+        try:
+            for script in plan.first_scripts() if shutil.which("sbatch") else ():
+                test_script(script, plan.profile)
+        except Unanswered as error:
+            unknown += [f"Slurm was not asked whether it takes the jobs: {error}"]
+    return plan, [*summary, *unknown]
 
 
-def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
+def submit(
+    request: Request, report: Report, check: Callable[[Plan], None] = accept
+) -> tuple[Plan, Submission | None]:
     """Submits runs that are neither recorded nor queued, and releases tasks that Slurm holds after a failed start.
 
     Args:
         request: what the user asks for.
         report: called with each line of the summary.
+        check: called with a plan that has jobs; raises a UserError where a run of it could not begin.
 
     Returns:
         The plan, and its entry in the ledger; None where there was nothing to do.
@@ -76,7 +96,9 @@ def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
             known = numbered(entry, tasks)
             if known != entry:
                 write_submission(known)
-        plan = make_plan(request, *queued_runs(tasks))
+        plan = make_plan(request, *queued_runs(tasks), read_limits())
+        if plan.jobs:
+            check(plan)
         for line in summarise(plan):
             report(line)
         for job in sorted(
@@ -93,7 +115,7 @@ def submit(request: Request, report: Report) -> tuple[Plan, Submission | None]:
 def locked(folder: Path) -> Iterator[None]:
     """Locks the ledger: a second process waits, and then sees what the first has submitted."""
     with writing(folder):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_folder(folder)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
     with file:
         try:
@@ -107,6 +129,14 @@ def locked(folder: Path) -> Iterator[None]:
                 file=sys.stderr,
             )
         yield
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder for this user alone, or for the group that shares ``$REPRO_RUNS``."""
+    if not folder.exists():
+        folder.mkdir(mode=0o700, parents=True)
+        if queue.is_shared():
+            folder.chmod(0o2770)
 
 
 def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, str]]:
@@ -139,7 +169,7 @@ def carry_out(plan: Plan) -> Submission:
         jobs=tuple(_job(job) for job in plan.jobs),
     )
     try:
-        folder.mkdir(mode=0o700)
+        _make_folder(folder)
         (folder / "logs").mkdir()  # Slurm ends a job silently that cannot open its log
         write_snapshot(folder / "code", files)
         write_submission(entry)
@@ -162,7 +192,7 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     ids = {j.name: j.job_id for j in entry.jobs if j.job_id is not None}
     script = entry.folder / _job(job).script
     write_atomic(script, plan.script(job, ids).encode())
-    script.chmod(0o600)
+    script.chmod(0o640 if queue.is_shared() else 0o600)
     try:
         number: int | None = submit_script(script, plan.profile)
     except Unanswered as error:

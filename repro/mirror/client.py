@@ -3,7 +3,7 @@
 import hashlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ CONFIRM_S = 15.0
 
 
 def wandb_id(run_id: str) -> str:
-    """A stable id for a run: every attempt continues the same run. W&B forbids ``/ : @ #``."""
+    """The id of a run whose events hold none, of an older version. W&B forbids ``/ : @ #``."""
     return hashlib.sha256(run_id.encode()).hexdigest()[:16]
 
 
@@ -67,7 +67,8 @@ def start(first: Event, scratch: str, finish_s: float, pid: int | None, ended: b
     if pid is not None:
         settings["x_stats_pid"] = pid
     run: Run = wandb.init(
-        id=wandb_id(first["run"]), name=first["run"], project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
+        id=first.get("wandb_id") or wandb_id(first["run"]), name=first["run"],
+        project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
         group=first["group"], job_type="train", tags=first["tags"], config=first["config"], dir=scratch,
         resume="allow", mode="online", settings=wandb.Settings(**settings),
     )  # fmt: skip
@@ -83,8 +84,8 @@ def rows_of(events: Sequence[Event]) -> list[Event]:
     return [e for e in events if e["kind"] in METRICS or "table" in e or "picture" in e]
 
 
-def log(run: "Run", event: Event, folder: Path) -> None:
-    """Sends one row."""
+def log(run: "Run", event: Event, folder: Path, published: Mapping[str, float]) -> None:
+    """Sends one row; that of a validation has the published numbers beside it, which make a line in its charts."""
     import wandb
 
     row = {
@@ -99,6 +100,8 @@ def log(run: "Run", event: Event, folder: Path) -> None:
         row = {}
         if file.exists():
             row = {event["picture"]: [wandb.Image(str(file), caption=event["caption"])]}
+    if event["kind"] == "val":
+        row |= {f"published/{name}": value for name, value in published.items()}
     if event["kind"] in METRICS or not row:
         row[STEP] = event["step"]
     run.log({**row, "_timestamp": event["t"] or time.time()})

@@ -2,20 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 
-from repro.recipe import Recipe
+from repro.recipe import Recipe, change_results
 
 MOST = 64  # characters of a tag
 
 
-def group(recipe: Recipe) -> str:
+def group(recipe: Recipe, seed: int) -> str:
     """The table cell that runs belong to, ``<paper>:<table>:<row>``; ``<experiment>/<scale>`` at reduced scales.
 
-    A recipe at paper scale that reproduces several cells counts for the first; one without any is its own group.
+    A recipe at paper scale that reproduces several cells counts for the first; one without any is its own group. Runs
+    that are not judged are apart: the group ends with ``/tuning`` or ``/overridden``.
     """
     cells = recipe.config.get("reproduces") or ()
-    if recipe.scale != "paper" or not cells:
-        return f"{recipe.experiment}/{recipe.scale}"
-    return f"{recipe.paper}:{cells[0]['table']}:{cells[0].get('row', '')}"
+    name = f"{recipe.experiment}/{recipe.scale}"
+    if recipe.scale == "paper" and cells:
+        name = f"{recipe.paper}:{cells[0]['table']}:{cells[0].get('row', '')}"
+    standing = standing_of(recipe, seed)
+    return name if standing == "judged" else f"{name}/{standing}"
+
+
+def standing_of(recipe: Recipe, seed: int) -> str:
+    """Whether a run is ``judged``, for ``tuning`` (an undeclared seed) or ``overridden`` (by settings)."""
+    if change_results(recipe.overrides):
+        return "overridden"
+    return "judged" if seed in recipe.seeds else "tuning"
 
 
 def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:

@@ -96,7 +96,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
                 size, events = path.stat().st_size, read(path)
                 rows = client.rows_of(events)
                 for event in rows[sent:]:
-                    client.log(run, event, folder)
+                    client.log(run, event, folder, first.get("published", {}))
                 sent = max(sent, len(rows))
             if last or client.is_over(events):
                 break

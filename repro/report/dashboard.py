@@ -76,7 +76,7 @@ class Board:
 
         sections = {
             "Training": _curves(TRAINING),
-            "Validation": _curves(self.validated(self.recipes)),
+            "Validation": _curves(self.validated(self.recipes), self.final_scores()),
             "Speed and hardware": _curves(SPEED),
             "Measured beside published": _bars(self.final_scores()),
         }
@@ -90,7 +90,8 @@ class Board:
             ],
             settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
             runset_settings=ws.RunsetSettings(
-                filters=[expr.Metric("Tags").isin([self.paper.key])], groupby=group_by
+                filters=[expr.Metric("Tags").isin([name]) for name in (self.paper.key, "judged")],
+                groupby=group_by,
             ),
         )
 
@@ -287,15 +288,21 @@ def _passages(document: Document) -> list[tuple[str, str]]:
     return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
-def _curves(metrics: Iterable[str]) -> list[Any]:
-    """Curves over updates, means of the seeds with their range."""
+def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any]:
+    """Curves over updates, means of the seeds with their range; published values are lines.
+
+    Args:
+        metrics: a panel for each.
+        lines: test scores, each with its published numbers, which stand beside the validation score of its name.
+    """
     import wandb_workspaces.reports.v2 as wr
 
+    published = {name.replace("test/", "val/", 1): numbers for name, *numbers in lines}
     return [
         wr.LinePlot(
             title=metric,
             x=STEP,
-            y=[metric],
+            y=[metric, *published.get(metric, ())],
             title_x="optimiser steps",
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",

@@ -200,7 +200,14 @@ def test_slurm(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert check.status == FAIL
     assert "squeue" in check.detail
     commands(monkeypatch, clean / "all", *doctor.SLURM_COMMANDS, script="#!/bin/sh\necho slurm 22.05.8\n")
-    assert doctor.slurm() == Check(OK, "slurm 22.05.8")
+    assert doctor.slurm().status == WARN, "scontrol does not say what is set"
+    (clean / "all" / "scontrol").write_text(
+        "#!/bin/sh\necho 'KillWait = 30 sec\nMaxArraySize = 1001\nPartitionName=gpu GraceTime=60'\n"
+    )
+    check = doctor.slurm()
+    assert check.status == OK
+    assert check.detail.startswith("slurm 22.05.8; arrays of up to 1,000 runs; ")
+    assert "KillWait (30 sec), a preempted one GraceTime (60 s in gpu)" in check.detail
 
 
 def test_datasets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from repro.cli import cluster as module
 from repro.cli.runs import parse_overrides
+from repro.launch.slurm.limits import Limits
 from repro.launch.targets import resolve_targets
 from repro.recipe import load_recipe
 from tests.launch.batch import run_batch
@@ -29,6 +31,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+RUNNABLE = module.require_runnable  # before any test replaces it
+
+
 @pytest.fixture
 def site(workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: None) -> Workshop:
     """The workshop with one cluster profile."""
@@ -36,6 +41,11 @@ def site(workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: Non
     folder.mkdir()
     (folder / "site.yaml").write_text(SITE)
     monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
+    monkeypatch.setattr(module, "require_runnable", lambda plan: None)
+    monkeypatch.setattr(
+        "repro.launch.submit.read_limits", Limits
+    )  # where Slurm is installed, it looks for a cluster
+    monkeypatch.setattr("repro.launch.submit.test_script", lambda script, profile: None)
     return workshop
 
 
@@ -61,7 +71,8 @@ def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
     words = ended.ranks
     at = words.index("run")
     assert words[: at + 6] == [
-        "--kill-on-bad-exit=1", "python3", "-P", "-m", "repro", "run", TINY, "--scale", "cpu", "--seed", "1",
+        "--kill-on-bad-exit=1", "--label", "python3", "-P", "-m", "repro", "run", TINY, "--scale", "cpu",
+        "--seed", "1",
     ][: at + 6]  # fmt: skip
     settings = parse_overrides(words[at + 6 : words.index("--trainer.num_nodes")])
     assert settings == [("model.init_args.remark", value)]
@@ -270,3 +281,27 @@ def test_completion_offers_profiles(site: Workshop, tmp_path: Path) -> None:
     }  # fmt: skip
     subprocess.run([sys.executable, "-m", "repro"], env=env, capture_output=True, check=False)
     assert out.read_text().split() == ["site"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model.init_args.net.init_args.d_modell", "8"], "no key 'd_modell'; nearest: d_model"),
+        (["--model.init_args.net.init_args.d_model", "9"], "sinusoidal positions need an even width, not 9"),
+        (["--trainer.max_time", "00:00:00:04"], "trainer.max_time is not supported"),
+        (["--data.init_args.store", "multi30k/bpe300"], "no store multi30k/bpe300 in the data folder"),
+    ],
+)
+@pytest.mark.parametrize("dry", [True, False])
+def test_nothing_is_queued_that_cannot_begin(
+    workshop: Workshop, cluster: FakeCluster, site: Workshop, monkeypatch: pytest.MonkeyPatch,
+    words: list[str], message: str, dry: bool,
+) -> None:  # fmt: skip
+    """What `repro run` would say first, before the queue; a generated store is made by the run."""
+    monkeypatch.setattr(module, "require_runnable", RUNNABLE)
+    done = submit(*["--dry-run"] * dry, *words)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+    assert cluster.tasks() == []
+    assert submit(*["--dry-run"] * dry).code == 0
+    assert len(cluster.tasks()) == 1 - dry

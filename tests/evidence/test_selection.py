@@ -64,11 +64,15 @@ def test_after_a_withdrawal_the_next_one_counts(made):
     assert [selection.state(r) for r in (first, second, third)] == ["withdrawn", "current", "repeated"]
 
 
+MIXED = [{"code_sha256": code, "first": 5 * i, "last": 5 + 5 * i} for i, code in enumerate("ab")]
+
+
 @pytest.mark.parametrize(
     ("seed", "changes", "state"),
     [
         (2, {"config_hash": OTHER}, "superseded"),
         (2, {"config_hash": OTHER, "overrides": ["--trainer.max_steps=9"]}, "overridden"),
+        (2, {"attempts": MIXED}, "mixed"),
         (100, {}, "tuning"),
         (6, {}, "tuning"),
         (0, {}, "tuning"),

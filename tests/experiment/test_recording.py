@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from repro.events import EVENTS_FILE, Event, EventLog, read
-from repro.experiment.recording import first_event, slurm_job, write_last_events
+from repro.experiment.recording import first_event, slurm_job, wandb_id, write_last_events
 from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
 from repro.pictures import Picture, to_line
@@ -46,7 +46,12 @@ def test_a_run_ends_with_metrics_samples_summary_and_pictures(tmp_path: Path) ->
     metrics, samples, summary, drawn = last_events(tmp_path, Given(), to_line(Picture(2, 2, 1, b"abcd")))
     assert (metrics["kind"], metrics["step"], metrics["test/a"]) == ("test", 7, 1.0)
     assert (samples["table"], samples["columns"], samples["rows"]) == ("samples", ["source"], [["x"]])
-    assert summary["summary"] == {"test/a": 1.0, "published/test/a": 27.3}
+    assert summary["summary"] == {
+        "test/a": 1.0,
+        "published/test/a": 27.3,
+        "wall_seconds": 1.0,
+        "gpu_hours": 0.0,
+    }
     assert (drawn["picture"], drawn["file"], drawn["caption"]) == ("drawn", "drawn.png", "p/r/cpu/s1-0")
     assert (tmp_path / "drawn.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -55,6 +60,20 @@ def test_without_pictures_or_samples_there_are_none(tmp_path: Path) -> None:
     given = Given()
     given.rows = []  # type: ignore[misc]
     assert [event["kind"] for event in last_events(tmp_path, given, "a translation")] == ["test", "note"]
+
+
+def test_two_people_have_two_runs_on_wandb_and_attempts_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WANDB_RUN_ID", "WANDB_SWEEP_ID"):
+        monkeypatch.delenv(name, raising=False)
+    first, other = wandb_id([]), wandb_id([])
+    assert first is not None
+    assert first != other
+    assert wandb_id([{"run": "x", "wandb_id": first}, {"run": "x", "wandb_id": "later"}]) == first
+    assert wandb_id([{"run": "x"}]) is None, "begun by an older version"
+    monkeypatch.setenv("WANDB_RUN_ID", "abcd1234")
+    assert wandb_id([]) != "abcd1234", "set for no sweep"
+    monkeypatch.setenv("WANDB_SWEEP_ID", "s")
+    assert wandb_id([]) == "abcd1234"
 
 
 def test_the_job_is_named_as_slurm_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

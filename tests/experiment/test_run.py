@@ -120,8 +120,36 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     resumed = run(recipe, seed=1, command="x")
     result = final_weights(recipe)
     assert all(torch.equal(result[name], expected[name]) for name in expected)
+    assert (whole.mixed, resumed.mixed, len(resumed.attempts)) == (False, False, 2)
     assert resumed.tokens == whole.tokens
     assert resumed.curves["train/loss"] == whole.curves["train/loss"]
+
+
+def test_a_run_is_not_resumed_with_other_code_unless_that_is_accepted(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record names the code of each attempt, and does not count."""
+    recipe, original, now = tiny(), session.make_trainer, session.source()
+    monkeypatch.setattr(
+        session, "make_trainer", lambda given, calls, *rest: original(given, [*calls, Stop(4)], *rest)
+    )
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(recipe, seed=1, command="x")
+    monkeypatch.setattr(session, "make_trainer", original)
+    monkeypatch.setattr(session, "source", lambda: replace(now, commit="c" * 40, sha256="d" * 64))
+    with pytest.raises(UserError, match=f"code {now.sha256[:8]} → dddddddd.*--accept-changes"):
+        run(recipe, seed=1, command="x")
+    record = run(recipe, seed=1, command="x", accept_changes=True)
+    assert record.mixed
+    (written,) = (workshop.results / "runs").rglob("*.json")
+    first, last = RunRecord.from_json(written.read_text()).attempts
+    assert (first["commit"], first["code_sha256"], first["first"], first["last"]) == (
+        now.commit,
+        now.sha256,
+        0,
+        4,
+    )
+    assert (last["commit"], last["code_sha256"], last["first"], last["last"]) == ("c" * 40, "d" * 64, 4, 6)
 
 
 def ledger_of(workshop: Workshop) -> Path:

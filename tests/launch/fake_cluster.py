@@ -16,7 +16,7 @@ SBATCH = (
     + r"""
 import json, os, pathlib, re, sys
 here = pathlib.Path(__file__).parent
-script = pathlib.Path(sys.argv[-1])
+script = pathlib.Path("/dev/stdin" if "--test-only" in sys.argv else sys.argv[-1])
 with open(here / "calls.jsonl", "a") as file:
     file.write(json.dumps({"words": ["sbatch", *sys.argv[1:]], "env": dict(os.environ)}) + "\n")
 said = json.loads((here / "sbatch.json").read_text())
@@ -25,6 +25,8 @@ given = dict(re.findall(r"^#SBATCH --([a-z-]+)=(.*)$", script.read_text(), re.MU
 number = 1 + max([0, *(int(task["ArrayJobID"]) for task in queue["tasks"])])
 if number in said.get("refuses", []):
     sys.exit(f"sbatch: error: {said['complaint']}")
+if "--test-only" in sys.argv:
+    sys.exit()
 indices = []
 for piece in given.get("array", "N/A-N/A").partition("%")[0].split(","):
     first, _, last = piece.partition("-")
@@ -40,6 +42,13 @@ if said.get("silent"):
 print(f"{number};east")
 """
 )
+
+
+CONFIG = """\
+MaxArraySize            = 1001
+PartitionName=gpu Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 State=UP
+PartitionName=long Default=NO MaxNodes=2 MaxTime=7-00:00:00 State=UP
+"""  # what `scontrol show` prints of the configuration and of partitions
 
 
 @dataclass
@@ -80,6 +89,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     (folder / "sbatch").write_text(SBATCH, encoding="utf-8")
     (folder / "sbatch").chmod(0o755)
     made.refuses()
+    made.answers("scontrol", out=CONFIG)
     return made
 
 

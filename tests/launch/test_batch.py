@@ -35,7 +35,8 @@ def test_a_run_that_ends_well(here: Places, tmp_path: Path) -> None:
     ended = run_batch(script(here), tmp_path / "node", PYTHONPATH="/own")
     assert ended.code == 0
     assert ended.ranks == [
-        "--kill-on-bad-exit=1", "python3", "-P", "-m", "repro", "run", "alpha/base", "--scale", "paper", "--seed", "1",
+        "--kill-on-bad-exit=1", "--label", "python3", "-P", "-m", "repro", "run",
+        "alpha/base", "--scale", "paper", "--seed", "1",
         "--trainer.num_nodes", "1", "--trainer.devices", "2", "--trainer.accelerator", "cpu",
         "--trainer.strategy", "ddp",
     ]  # fmt: skip

@@ -32,6 +32,19 @@ def test_a_cpu_run_costs_no_gpu(world: World) -> None:
     assert "unknown" not in text
 
 
+def test_a_run_that_all_attempts_together_cannot_end_is_refused(world: World) -> None:
+    """Hardware may be ten times as fast as that of the estimate; fewer updates take less."""
+    world.write("clusters/day.yaml", 'time: "00:30:00"\ngpus_per_node: 1\nmax_requeues: 1\n')
+    day = load_profile("day")
+    with pytest.raises(
+        UserError, match=r"estimated at 96 hours of NVIDIA P100, .* give 1 GPU hours in all attempts"
+    ):
+        describe_cost(resolve_targets(["alpha/base"], "paper", named(1)), day)
+    assert describe_cost(resolve_targets(["alpha/base"], "cpu", named(1)), day)
+    few = resolve_targets(["alpha/base"], "paper", named(1), [("trainer.max_steps", 1)])
+    assert "9.6 GPU hours" in "\n".join(describe_cost(few, day))
+
+
 def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None:
     world.write("clusters/short.yaml", 'time: "00:05:00"\ngpus_per_node: 0\n')
     short = load_profile("short")

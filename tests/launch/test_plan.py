@@ -140,7 +140,8 @@ def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
         (["alpha"], {"overrides": [("trainer.devices", 2)]}, "cluster profile"),
         (["alpha"], {"overrides": [("optim.lr", 2)]}, "trainer, model, data"),
         (["alpha"], {"comment": "$(x)"}, "comment"),
-        (["alpha"], {"seeds": named(*range(1001))}, "3003 runs exceed one job array"),
+        (["alpha"], {"sbatch": ["--array=1"]}, "'--array=1' is set by repro"),
+        (["alpha"], {"sbatch": ["--nodes"]}, "is set by repro"),
     ],
 )
 def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], message: str) -> None:

@@ -16,9 +16,14 @@ from typing import Any
 import pytest
 
 from repro.errors import ReproError, UserError
+from repro.events import EventLog
 from repro.launch import submit as module
+from repro.launch.plan import Plan
 from repro.launch.status.ledger import Submission, read_submissions
 from repro.launch.submit import dry_run, submit
+from repro.launch.targets import resolve_targets
+from repro.paths import PROJECT
+from repro.source import code_hash
 from tests.launch.conftest import World, named
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project
 from tests.launch.test_plan import request
@@ -119,7 +124,7 @@ def test_a_task_that_slurm_holds_after_a_failed_start_is_released(
     cluster.answers("scontrol", code=int(refused))
     submit(request("alpha/base"), lines.append)
     held = f"{tasks[0]['ArrayJobID']}_{tasks[0]['ArrayTaskID']}"
-    assert cluster.calls("scontrol") == [["scontrol", "release", held]]
+    assert cluster.calls("scontrol")[-1] == ["scontrol", "release", held]
     assert any(line.startswith(f"released: task {held}") for line in lines) == (not refused)
     assert len(cluster.calls("sbatch")) == 1, "it is in the queue: not submitted again"
 
@@ -305,12 +310,97 @@ def test_what_stops_the_snapshot_leaves_nothing(
     assert cluster.calls("sbatch") == []
 
 
+def test_arrays_are_as_large_as_the_site_allows(world: World, cluster: FakeCluster) -> None:
+    cluster.answers("scontrol", out="MaxArraySize = 3\n")
+    entry = submitted("alpha/base", seeds=named(*range(1, 6)))
+    assert [[task.seed for task in job.tasks] for job in entry.jobs] == [[1, 2], [3, 4], [5]]
+    assert cluster.tasks() == ["1_0", "1_1", "2_0", "2_1", "3_0"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--time=8-00:00:00"],
+            "time: '8-00:00:00' .*1-00:00:00 in partition gpu, 7-00:00:00 in partition long",
+        ),
+        (["--time=2-00:00:00"], None),  # one of the two allows it
+        (["--time=2-00:00:00", "--partition=gpu"], "time: '2-00:00:00'"),
+        (["--partition=other"], None),  # sbatch itself knows
+    ],
+)
+def test_what_no_partition_starts_is_not_queued(
+    world: World, cluster: FakeCluster, options: list[str], message: str | None
+) -> None:
+    for call in (lambda r: submit(r, quiet), dry_run):
+        if message is None:
+            call(request("alpha/base", sbatch=options))
+        else:
+            with pytest.raises(UserError, match=message):
+                call(request("alpha/base", sbatch=options))
+    assert (cluster.tasks() == []) == (message is not None)
+
+
+def test_a_dry_run_asks_slurm(world: World, cluster: FakeCluster) -> None:
+    dry_run(request("alpha/base"))
+    assert cluster.calls("sbatch") == [["sbatch", "--test-only"]]
+    cluster.refuses(1, complaint="Requested node configuration is not available")
+    with pytest.raises(UserError, match="sbatch refuses: Requested node configuration"):
+        dry_run(request("alpha/base"))
+
+
+def test_what_cannot_begin_is_not_queued(world: World, cluster: FakeCluster) -> None:
+    def check(plan: Plan) -> None:
+        raise UserError(f"no store of {plan.runs[0].experiment}")
+
+    for call in (
+        lambda: submit(request("alpha/base"), quiet, check),
+        lambda: dry_run(request("alpha/base"), check),
+    ):
+        with pytest.raises(UserError, match="no store of alpha/base"):
+            call()
+    assert cluster.tasks() == []
+    assert read_submissions() == []
+
+
+def test_checkpoints_of_other_code_are_not_resumed_unless_accepted(
+    world: World, cluster: FakeCluster
+) -> None:
+    (run,) = resolve_targets(["alpha/base"], "paper", named(1))
+    log, config = EventLog(run.run_dir), {"commit": "c" * 40, "code_sha256": "0" * 64}
+    log.begin(b"", 0, {"config": config})
+    submitted("alpha/base", seeds=named(2))
+    (run.run_dir / "checkpoints").mkdir()
+    (run.run_dir / "checkpoints" / "step-00000010.ckpt").touch()
+    with pytest.raises(UserError, match=r"of other code: alpha/base/paper/s1-\w+ \(at commit cccccccc\)"):
+        submit(request("alpha/base", seeds=named(1)), quiet)
+    entry = submitted("alpha/base", seeds=named(1), accept_changes=True)
+    assert "--seed 1 --accept-changes" in (entry.folder / entry.jobs[0].script).read_text()
+    log.begin(b"", 10, {"config": {**config, "code_sha256": code_hash(PROJECT)}})
+    cluster.end(*cluster.tasks())
+    assert submitted("alpha/base", seeds=named(1))
+
+
+def test_a_group_shares_a_campaign(world: World, cluster: FakeCluster) -> None:
+    """Where the runs' folder belongs to a group, all users' jobs count and the ledger is theirs."""
+    (world.root / "runs").mkdir()
+    submitted("alpha/base", seeds=named(1))
+    assert "--me" in cluster.calls("squeue")[-1]
+    (world.root / "runs").chmod(0o2770)
+    entry = submitted("alpha/base", seeds=named(2))
+    assert "--me" not in cluster.calls("squeue")[-1]
+    assert stat.S_IMODE(entry.folder.stat().st_mode) == 0o2770
+    assert stat.S_IMODE((entry.folder / entry.jobs[0].script).stat().st_mode) == 0o640
+
+
 def test_a_dry_run_writes_nothing(world: World, cluster: FakeCluster) -> None:
-    before = sorted(world.root.rglob("*"))
+    before = {*world.root.rglob("*")}
     plan, _ = dry_run(request("alpha", tables=True))
     assert len(plan.jobs) == 2
-    assert sorted(world.root.rglob("*")) == before
-    assert cluster.calls() == []
+    assert {*world.root.rglob("*")} - before == {cluster.folder / "calls.jsonl"}
+    assert {call[0] for call in cluster.calls()} == {"scontrol", "sbatch"}, (
+        "no queue to ask about without a ledger"
+    )
 
 
 def test_a_dry_run_needs_no_slurm(

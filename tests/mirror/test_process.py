@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from repro import mirror
 from repro.events import EventLog
 from repro.mirror import client, note_of
-from repro.mirror.client import rows_of, wandb_id
+from repro.mirror.client import STEP, rows_of, wandb_id
 from tests.mirror.conftest import FIRST, NAME, RUN, begin_again, end, once, put, until
 from tests.wandb_server import ENTITY, GONE, PROJECT, WandbServer
 
@@ -35,6 +36,16 @@ def test_ids_are_stable_short_and_of_allowed_characters() -> None:
     assert wandb_id(run_id) == wandb_id(run_id) == "5cc87d9bc4127155"
     assert wandb_id(run_id) != wandb_id(run_id.replace("s1", "s2"))
     assert not set(wandb_id(run_id)) & set("/:@#")
+
+
+def test_published_numbers_stand_in_the_rows_of_validations(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = []
+    run = SimpleNamespace(log=rows.append)
+    for kind in ("train", "val"):
+        event = {"t": 1.0, "step": 5, "kind": kind, f"{kind}/ppl": 24.5}
+        client.log(run, event, tmp_path, {"test/ppl": 24.0})  # type: ignore[arg-type]
+    assert ["published/test/ppl" in row for row in rows] == [False, True]
+    assert rows[1] == {"val/ppl": 24.5, "published/test/ppl": 24.0, STEP: 5, "_timestamp": 1.0}
 
 
 def test_rows_are_on_the_server_while_the_run_goes_on(

@@ -15,7 +15,7 @@ import pytest
 
 from repro import mirror
 from repro.events import EVENTS_FILE, curves, read
-from repro.mirror.client import STEP, rows_of, wandb_id
+from repro.mirror.client import STEP, rows_of
 from repro.record import thin
 from tests.mirror.conftest import KEY, until
 from tests.wandb_server import ENTITY, GONE, HANG, PROJECT, WandbServer
@@ -60,11 +60,11 @@ def test_a_run_is_on_the_server_as_in_its_events_and_nothing_of_the_machine_is(
     assert "W&B" not in output.err
     assert started().wait(60) == 0
     record, folder = one_record(workshop), folder_of(workshop)
-    name = wandb_id(record["run_id"])
+    name = read(folder / EVENTS_FILE)[0]["wandb_id"]
     assert mirror.url(folder) == f"{server.url}/{ENTITY}/{PROJECT}/runs/{name}"
     messages = server.runs[name]
     assert (messages["displayName"], messages["groupName"]) == (record["run_id"], f"{TINY}/cpu")
-    assert set(messages["tags"]) - {"dirty"} == {PAPER, "cpu"}
+    assert set(messages["tags"]) - {"dirty"} == {PAPER, "cpu", "judged"}
     events = read(folder / EVENTS_FILE)
     rows = server.rows[name]
     assert len(rows) == len(rows_of(events))

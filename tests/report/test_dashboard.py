@@ -106,7 +106,7 @@ def test_the_groups_are_those_that_runs_are_given() -> None:
     comparison = compare()
     assert len(comparison.recipes) > 100
     for recipe in comparison.recipes.values():
-        assert group_of(recipe) == labels.group(recipe)
+        assert group_of(recipe) == labels.group(recipe, recipe.seeds[0])
 
 
 def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House) -> None:
@@ -152,7 +152,11 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
     board = Board.read("toy", "a", "p")
     assert sections(board) == {
         "Training": [[metric] for metric in TRAINING],
-        "Validation": [["val/loss"], ["val/ppl"], ["val/bleu"]],
+        "Validation": [
+            ["val/loss"],
+            ["val/ppl", "published/val/ppl@table1:base", "published/val/ppl@table1:big"],
+            ["val/bleu"],
+        ],
         "Speed and hardware": [[metric] for metric in SPEED],
         "Measured beside published": [
             ["test/bleu_intl", "published/test/bleu_intl"],
@@ -161,7 +165,8 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
     }
     workspace: Any = board.workspace()
     assert workspace.settings.x_axis == STEP
-    assert listed(workspace.runset_settings.filters) == ["toy"]
+    tags = [listed(one) for one in workspace.runset_settings.filters.split(" and ")]
+    assert tags == [["toy"], ["judged"]], "neither runs for tuning nor with other settings"
     places = [(panel.layout.x, panel.layout.y) for panel in workspace.sections[0].panels]
     assert len(set(places)) == len(TRAINING)
 

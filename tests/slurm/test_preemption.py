@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from repro import events
-from repro.mirror.client import wandb_id
 from repro.training.checkpoints import checkpoint_path, read
 from tests.experiment.runner import differences
 from tests.slurm.control import Cluster
@@ -116,6 +115,6 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     there = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": "x" * 40}
     assert "complete" in project.repro("sync", row["run_id"], env=there).out
     (run,) = server.rows
-    assert run == wandb_id(row["run_id"])
+    assert run == events.read(mine / events.EVENTS_FILE)[0]["wandb_id"]
     steps = [r["trainer/global_step"] for r in server.rows[run] if "train/loss" in r]
     assert steps == [int(step) for step, _ in rows[0]["train/loss"]], "each once, in order"

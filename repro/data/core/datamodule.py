@@ -51,6 +51,9 @@ class DataModule(LightningDataModule, ABC):
         self._training: PlannedLoader[Any, Any] | None = None
         self._saved: dict[str, int] | None = None
 
+    def require_store(self) -> None:
+        """Refuses with a UserError if a store is missing that a run would not generate by itself."""
+
     # --- interface of each kind of data ---------------------------------------------------------------------------
 
     @property

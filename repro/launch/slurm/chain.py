@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from repro.errors import UserError
+from repro.launch.slurm.limits import DEFAULT_ARRAY
 from repro.launch.targets import RunSpec, prerequisite
 
 
@@ -90,7 +91,11 @@ class _Draft:
 
 
 def arrange(
-    plan: Needed, queued: Mapping[str, str], name: str, leaving: Mapping[str, str] | None = None
+    plan: Needed,
+    queued: Mapping[str, str],
+    name: str,
+    leaving: Mapping[str, str] | None = None,
+    most: int = DEFAULT_ARRAY,
 ) -> tuple[PlannedJob, ...]:
     """Puts runs into as few arrays as their order allows, each behind those it waits for.
 
@@ -99,6 +104,7 @@ def arrange(
         queued: tasks in the queue, by run id.
         name: of the job; several are numbered.
         leaving: cancelled tasks that have not ended yet, by run id.
+        most: tasks of an array.
     """
     leaving = leaving or {}
     first_stage = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
@@ -108,13 +114,13 @@ def arrange(
         need = plan.needs.get(spec.run_id)
         if need in places:
             parent, index = places[need]
-            draft = _free(drafts, "follows", parent, index)
+            draft = _free(drafts, "follows", parent, index, most)
             draft.tasks[index] = spec
         else:
             # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
             kind = f"waits for {need}" if need else "first" if spec.experiment in first_stage else "alone"
             kind += " behind" if spec.run_id in leaving else ""
-            draft = _free(drafts, kind, None, None)
+            draft = _free(drafts, kind, None, None, most)
             index = len(draft.tasks)
             draft.tasks[index] = spec
             if need:
@@ -125,10 +131,11 @@ def arrange(
     return _named(drafts, name)
 
 
-def _free(drafts: list[_Draft], kind: str, parent: _Draft | None, index: int | None) -> _Draft:
-    """The first array of a kind and a parent that has no task of this index yet; adds one if there is none."""
+def _free(drafts: list[_Draft], kind: str, parent: _Draft | None, index: int | None, most: int) -> _Draft:
+    """The first array of a kind and a parent that is not full and has no task of this index; adds one if none is."""
     for draft in drafts:
-        if draft.kind == kind and draft.parent is parent and index not in draft.tasks:
+        free = index not in draft.tasks and len(draft.tasks) < most
+        if draft.kind == kind and draft.parent is parent and free:
             return draft
     drafts.append(_Draft(kind, parent))
     return drafts[-1]

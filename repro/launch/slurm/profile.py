@@ -1,8 +1,8 @@
 """A cluster profile: the settings of one Slurm site, in ``slurm/clusters/<name>.yaml``."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from repro.errors import UserError, nearest
@@ -34,6 +34,9 @@ class Profile:
         name: of the file.
         gpus_per_node: GPUs of each node, one rank each; 0 for a CPU profile.
         account, partition, qos, constraint, reservation: the queue; None is the site's default.
+        exclude: nodes that are not used, or None.
+        mail_type, mail_user: when and to whom Slurm sends mail, or None.
+        gpu_type: kind of the GPUs, as the site names it in its GRES, or None for any.
         time: limit of one attempt, ``[days-]h:m:s``.
         nodes: nodes of one run.
         tasks_per_node: ranks per node; equals ``gpus_per_node`` where there are GPUs.
@@ -41,12 +44,14 @@ class Profile:
         mem: memory of a node in Slurm's notation, or None.
         max_parallel: the most runs of one array at the same time, or None.
         max_requeues: how often a run may return to the queue.
+        warning_s: seconds before the time limit at which a run is asked to save and leave.
         stall_s: seconds without a step after which a run ends itself, or None for the suite's own limit.
         modules: environment modules that are loaded.
         setup: shell lines, written into the script unchanged.
         env: variables that are exported.
         stage_data: local folder of a node to which the data is copied, or None.
         container: of the ranks, or None.
+        sbatch, srun: further options of these commands.
     """
 
     name: str
@@ -56,6 +61,10 @@ class Profile:
     qos: str | None = None
     constraint: str | None = None
     reservation: str | None = None
+    exclude: str | None = None
+    mail_type: str | None = None
+    mail_user: str | None = None
+    gpu_type: str | None = None
     time: str = "24:00:00"
     nodes: int = 1
     tasks_per_node: int = 1
@@ -63,12 +72,21 @@ class Profile:
     mem: str | None = None
     max_parallel: int | None = None
     max_requeues: int = 20
+    warning_s: int = 120
     stall_s: int | None = None
     modules: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     stage_data: str | None = None
     container: Container | None = None
+    sbatch: tuple[str, ...] = ()
+    srun: tuple[str, ...] = ()
+
+    @property
+    def gpus(self) -> str | None:
+        """GPUs of a node as Slurm takes them: ``4`` or ``a100:4``; None for a CPU profile."""
+        kind = f"{self.gpu_type}:" if self.gpu_type else ""
+        return f"{kind}{self.gpus_per_node}" if self.gpus_per_node else None
 
     @property
     def ranks(self) -> int:
@@ -115,6 +133,10 @@ CHECKS: dict[str, Check] = {
     "qos": _text(validation.NAME, "normal"),
     "constraint": _text(validation.CONSTRAINT, "h100 or a100|h100"),
     "reservation": _text(validation.NAMES, "course-2026"),
+    "exclude": _text(validation.NODES, "cn7 or cn[3-4],cn9"),
+    "mail_type": _text(validation.NAMES, "END,FAIL"),
+    "mail_user": _text(validation.NAME, "me@example.org"),
+    "gpu_type": _text(validation.NAME, "a100"),
     "time": validation.time_limit,
     "nodes": _whole(1),
     "gpus_per_node": _whole(0),
@@ -123,13 +145,63 @@ CHECKS: dict[str, Check] = {
     "mem": _text(validation.MEMORY, "64G"),
     "max_parallel": _whole(1),
     "max_requeues": _whole(0),
+    "warning_s": _whole(1),
     "stall_s": _whole(1),
     "modules": _texts(validation.MODULE, "cuda/12.8"),
     "setup": validation.setup_lines,
     "env": validation.environment,
     "stage_data": _stage,
     "container": _container,
+    "sbatch": validation.lines,
+    "srun": validation.lines,
 }
+# Options of sbatch that stand for one of these keys.
+KEYS = (
+    "account",
+    "partition",
+    "qos",
+    "constraint",
+    "reservation",
+    "exclude",
+    "mail_type",
+    "mail_user",
+    "mem",
+    "time",
+)
+# What the scripts and the other keys of a profile decide.
+OWN = {
+    "sbatch": "array chdir comment cpus-per-task dependency error export export-file gid gpus gpus-per-node "
+    "gpus-per-task input job-name kill-on-invalid-dep no-requeue nodes ntasks ntasks-per-node open-mode output "
+    "parsable requeue signal test-only uid wait wrap",
+    "srun": "chdir error export input kill-on-bad-exit multi-prog nodes ntasks ntasks-per-node output pty",
+}
+
+
+def with_options(profile: Profile, sbatch: Sequence[str] = (), srun: Sequence[str] = ()) -> Profile:
+    """Adds options of ``sbatch`` and ``srun`` to a profile; ``--exclude=cn3`` replaces the key ``exclude``.
+
+    Raises:
+        UserError: a word that is no long option, or an option that the scripts set themselves.
+    """
+    changed: dict[str, Any] = {}
+    further: dict[str, list[str]] = {"sbatch": [], "srun": []}
+    for command, word in (*(("sbatch", w) for w in sbatch), *(("srun", w) for w in srun)):
+        validation.matching(command, word, validation.OPTION, "--exclusive or --nice=100")
+        name, _, value = word[2:].partition("=")
+        if name in OWN[command].split():
+            raise UserError(f"{command}: {word!r} is set by repro; the keys of a cluster profile decide it")
+        if command == "sbatch" and (key := name.replace("-", "_")) in KEYS:
+            changed[key] = CHECKS[key](word, value)
+        else:
+            further[command].append(word)
+    changed |= {command: (*getattr(profile, command), *words) for command, words in further.items()}
+    result = replace(profile, **changed)
+    if 3600 * validation.hours(result.time) <= result.warning_s:
+        raise UserError(
+            f"time: {result.time!r} leaves no time to train: a run is asked to save {result.warning_s} s before the "
+            'end (warning_s); give it more, like "24:00:00"'
+        )
+    return result
 
 
 def load_profile(name: str) -> Profile:
@@ -168,7 +240,11 @@ def parse_profile(name: str, raw: object) -> Profile:
         )
     if gpus:
         values["tasks_per_node"] = gpus
-    return Profile(validation.matching("profile name", name, validation.NAME, "my-cluster"), **values)
+    if "gpu_type" in values and not gpus:
+        raise UserError(f"gpu_type: {values['gpu_type']!r} beside gpus_per_node: 0; leave it out")
+    options = {command: values.pop(command, ()) for command in ("sbatch", "srun")}
+    name = validation.matching("profile name", name, validation.NAME, "my-cluster")
+    return with_options(Profile(name, **values), **options)
 
 
 def _refuse_unknown(raw: dict[str, Any], known: tuple[str, ...], place: str = "") -> None:

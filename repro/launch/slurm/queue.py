@@ -8,11 +8,13 @@ import getpass
 import os
 import re
 import secrets
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
+from repro.paths import runs_dir
 
 PATIENCE = 30.0  # seconds
 ASK_AT_ONCE = 200  # arrays in one call of sacct
@@ -58,8 +60,17 @@ class Queued:
         return self.state == "PENDING" and self.reason.endswith("requeued held")
 
 
+def is_shared() -> bool:
+    """Whether a group works in ``$REPRO_RUNS``: setgid and writable by the group, as ``chmod 2770`` makes it."""
+    try:
+        mode = runs_dir().stat().st_mode
+    except OSError:
+        return False
+    return bool(mode & stat.S_ISGID and mode & stat.S_IWGRP)
+
+
 def in_queue() -> dict[str, Queued]:
-    """This user's tasks that are in the queue, arrays expanded, by task.
+    """This user's tasks that are in the queue, arrays expanded, by task; of every user where the folder is shared.
 
     Raises:
         UserError: ``squeue`` is missing, fails, or does not answer in time.
@@ -67,7 +78,7 @@ def in_queue() -> dict[str, Queued]:
     mark = f"|{secrets.token_hex(4)}|"
     form = ",".join(f"{field}:{mark}" for field in _FIELDS)
     words = ["squeue", "--noheader", "--array", "--all", "-O", form]
-    done = call_slurm([*words, "--me"])
+    done = call_slurm(words if is_shared() else [*words, "--me"])
     if done.returncode and "option" in done.stderr:  # before 20.02
         done = call_slurm([*words, f"--user={getpass.getuser()}"])
     if done.returncode:
@@ -167,7 +178,10 @@ def _expand(job: str) -> Iterator[str]:
 
 
 def call_slurm(
-    words: Sequence[str], env: Mapping[str, str] | None = None, patience_s: float | None = None
+    words: Sequence[str],
+    env: Mapping[str, str] | None = None,
+    patience_s: float | None = None,
+    text: str = "",
 ) -> "subprocess.CompletedProcess[str]":
     """Calls one of Slurm's commands and returns the result for any exit code.
 
@@ -175,6 +189,7 @@ def call_slurm(
         words: the command and its arguments.
         env: its environment; by default this process's without the user's settings for such commands.
         patience_s: by default :data:`PATIENCE`.
+        text: given to it on stdin.
 
     Raises:
         UserError: it cannot be started.
@@ -188,7 +203,7 @@ def call_slurm(
         return subprocess.run(
             list(words),
             env=env,
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             encoding="utf-8",
             errors="replace",

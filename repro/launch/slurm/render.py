@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,6 @@ from repro.seeds import show_ranges
 if TYPE_CHECKING:
     import jinja2
 
-LARGEST_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
 # What the profile decides: stated once, there.
 DERIVED = ("trainer.num_nodes", "trainer.devices", "trainer.accelerator", "trainer.strategy")
 _CONDITION = r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+"
@@ -71,6 +71,7 @@ def render_script(
     places: Places,
     dependency: str | None = None,
     remark: str | None = None,
+    flags: Sequence[str] = (),
 ) -> str:
     """The script of one job.
 
@@ -80,16 +81,13 @@ def render_script(
         places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
         dependency: what it waits for, in Slurm's words or with placeholders.
         remark: the user's comment.
+        flags: of `repro run`, beside the settings.
 
     Raises:
-        UserError: too many runs, or a value that cannot be written into a script.
+        UserError: a value that cannot be written into a script.
     """
     if profile.container is not None:
         _check_mounts(places)
-    if len(job.tasks) > LARGEST_ARRAY:
-        raise UserError(
-            f"{len(job.tasks)} runs exceed one job array ({LARGEST_ARRAY}); name fewer rows or seeds"
-        )
     template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
     name = validation.job_name(job.name)
     script = _template(template).render(
@@ -97,14 +95,13 @@ def render_script(
         comment=_comment(places.submission.name, name, remark),
         dependency=_dependency(dependency),
         profile=profile,
-        warning=validation.WARNING_S,
         container=profile.container,
         strategy="ddp" if profile.ranks > 1 else "auto",
         work=_sbatch_folder("the folder to submit from", places.work),
         submission=_sbatch_folder("the folder of the submission", places.submission),
         variables=places.variables,
         array=show_ranges(sorted(job.tasks)),
-        runs={index: _run(run) for index, run in job.tasks.items()},
+        runs={index: _run(run, flags) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
     )
     validation.refuse_secrets("the script", script)
@@ -147,7 +144,7 @@ def _sbatch_folder(name: str, folder: Path) -> str:
     return str(folder)
 
 
-def _run(run: RunSpec) -> dict[str, str]:
+def _run(run: RunSpec, flags: Sequence[str]) -> dict[str, str]:
     validation.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
     stores = [validation.inner_path("store", store, "multi30k") for store in run.stores]
     for word in run.settings:
@@ -158,7 +155,7 @@ def _run(run: RunSpec) -> dict[str, str]:
             )
     return {
         "arguments": shlex.join(
-            [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *run.settings]
+            [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *flags, *run.settings]
         ),
         "folder": shlex.quote(str(run.run_dir.absolute())),
         "stores": shlex.join(stores),

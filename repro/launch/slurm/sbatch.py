@@ -10,7 +10,9 @@ from repro.launch.slurm.profile import Profile
 from repro.launch.slurm.queue import Unanswered, call_slurm, complaint
 
 PATIENCE = 120.0  # seconds; sbatch itself retries for about 100 where the controller is busy
-UNCERTAIN = re.compile(r"timed out|unable to contact|zero bytes|communication|connection", re.IGNORECASE)
+UNCERTAIN = re.compile(
+    r"timed out|unable to contact|zero bytes|communication|connection|configuration source", re.IGNORECASE
+)
 
 
 def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
@@ -24,10 +26,22 @@ def environment(profile: Profile, shell: Mapping[str, str]) -> dict[str, str]:
         profile: the cluster.
         shell: the shell's environment.
     """
-    keys = ("account", "partition", "qos", "constraint", "reservation")
+    keys = ("account", "partition", "qos", "constraint", "reservation", "exclude")
     kept = {"SLURM_CONF", "SLURM_JWT", "SLURM_CLUSTERS"}
     kept |= {f"SBATCH_{key.upper()}" for key in keys if getattr(profile, key) is None}
     return {n: v for n, v in shell.items() if n in kept or not n.startswith(("SBATCH_", "SLURM_", "SRUN_"))}
+
+
+def test_script(text: str, profile: Profile) -> None:
+    """Asks Slurm whether it would take a script; nothing is queued.
+
+    Raises:
+        UserError: it refuses, or is not here; gives its own words.
+        Unanswered: no answer.
+    """
+    done = call_slurm(["sbatch", "--test-only"], environment(profile, os.environ), PATIENCE, text)
+    if done.returncode:
+        raise _refusal(complaint(done), profile)
 
 
 def submit_script(script: Path, profile: Profile) -> int:
@@ -42,9 +56,15 @@ def submit_script(script: Path, profile: Profile) -> int:
     if done.returncode == 0 and number.isdigit():
         return int(number)
     reason = complaint(done)
-    if done.returncode == 0 or UNCERTAIN.search(reason):
+    if done.returncode == 0:
         raise Unanswered(f"sbatch: {reason}")
-    raise UserError(
+    raise _refusal(reason, profile)
+
+
+def _refusal(reason: str, profile: Profile) -> UserError:
+    if UNCERTAIN.search(reason):
+        return Unanswered(f"sbatch: {reason}")
+    return UserError(
         f"sbatch refuses: {reason}; look at account, partition, qos, constraint, reservation, time and sizes in "
         f"the cluster profile {profile.name}"
     )

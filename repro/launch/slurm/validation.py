@@ -19,6 +19,8 @@ from repro.yamls import parse_yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
 NAMES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*(,[A-Za-z0-9][A-Za-z0-9._@/-]*)*")
+NODES = re.compile(r"[A-Za-z0-9][A-Za-z0-9._\[\],-]*")
+OPTION = re.compile(r"--[a-z][a-z0-9-]+(=[A-Za-z0-9._@/&|*()\[\],:+=-]+)?")
 CONSTRAINT = re.compile(r"[A-Za-z0-9\[(][A-Za-z0-9._@/&|*()\[\],:-]*")
 MEMORY = re.compile(r"\d+[KMGT]?")
 MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/+-]*")
@@ -34,13 +36,13 @@ TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?
 # Lightning takes a job of such a name for a shell session and ignores Slurm: each rank would train alone.
 RESERVED_JOB_NAMES = ("bash", "interactive")
 LONGEST_NAME = 200
-WARNING_S = 120  # before the time limit a run is asked to save and leave
 # What the batch scripts set themselves: a job with another REPRO_RUNS writes where `repro status` does not look.
-OWN_VARIABLE = re.compile(r"REPRO_\w*|PYTHONPATH|MASTER_PORT")
+OWN_VARIABLE = re.compile(r"REPRO_\w*|PYTHONPATH|MASTER_PORT|MASTER_ADDR")
 REMEDIES = {
     "REPRO_STALL_S": "write stall_s into the profile",
     "PYTHONPATH": "install packages in the environment that `setup` activates",
     "MASTER_PORT": "leave it out",
+    "MASTER_ADDR": "leave it out",
 }
 
 
@@ -186,13 +188,7 @@ def time_limit(label: str, value: object) -> str:
     """A Slurm time limit as a string, ``[days-]hours:minutes:seconds``."""
     if isinstance(value, int):  # YAML 1.1 reads 24:00:00 without quotes as 86400
         raise UserError(f'{label}: {value!r} is a number; write it in quotes, like {label}: "24:00:00"')
-    limit = matching(label, value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
-    if 3600 * hours(limit) <= WARNING_S:
-        raise UserError(
-            f"{label}: {value!r} leaves no time to train: a run is asked to save {WARNING_S // 60} minutes before the "
-            'end; give it more, like "24:00:00"'
-        )
-    return limit
+    return matching(label, value, TIME, '"24:00:00" or "2-00:00:00" (days-hours:minutes:seconds)')
 
 
 def hours(limit: str) -> float:

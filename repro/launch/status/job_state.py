@@ -1,6 +1,7 @@
 """The facts about one run and the state that follows from them: queued, training, lost, done, ..."""
 
 import fcntl
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from pathlib import Path
 from repro.events import is_fresh, moment, status
 from repro.files import lock
 from repro.launch.slurm.queue import Queued
+from repro.launch.status.logs import Tail
 from repro.launch.status.run_index import RunEntry
 from repro.mirror import url
 from repro.paths import runs_dir
@@ -23,6 +25,11 @@ _ENDED_AS = {
     "NODE_FAIL": "node failed", "BOOT_FAIL": "node failed", "OUT_OF_MEMORY": "out of memory",
     "PREEMPTED": "stopped", "FAILED": "failed",
 }  # fmt: skip
+# Reasons of Slurm's that do not pass by themselves.
+_NEVER = (
+    "PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints", "NeverSatisfied", "InvalidAccount",
+    "InvalidQOS", "MaxWallDurationPerJobLimit", "MaxNodePerJobLimit", "MaxCpuPerJobLimit",
+)  # fmt: skip
 FINAL = (*_ENDED_AS, "COMPLETED")
 
 
@@ -148,13 +155,14 @@ def explain(facts: RunFacts, state: str) -> str:
     resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
     slurm = f"Slurm says {facts.ended or 'nothing'}"
+    said = _last_words(facts.entry)
     if state == "failed":
-        return message or (f"{slurm}; {logs}" if job else "")
+        return message or (f"{slurm}; {said or logs}" if job else "")
     if state == "lost" and job is None:
         return f"it ended without a message; {resume}"
     if state == "lost":
         step = "without a message" if facts.own else "before the run began"
-        return f"job {job} left the queue {step}, {slurm}; {logs}; {resume}"
+        return f"job {job} left the queue {step}, {slurm}; {said or logs}; {resume}"
     if state in ("timeout", "node failed"):
         return resume
     if state == "out of memory":
@@ -163,8 +171,26 @@ def explain(facts: RunFacts, state: str) -> str:
         last_step = facts.own.get("step")
         stuck = last_step is not None and last_step == facts.own.get("resumed_from")
         place = f", at step {last_step} where it began: raise `time`" if stuck else ""
-        return f"it saved itself and was not requeued{place}; {resume}"
+        why = f" ({said})" if said.startswith("not requeued") and not stuck else ""
+        return f"it saved itself and was not requeued{place}{why}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
         return f"what it waits for has failed, so it will never start; `repro cancel {job}`"
+    if state in ("queued", "requeued") and never_starts(reason):
+        return (
+            f"Slurm says {reason}: no partition gives what the cluster profile asks for; `repro cancel {job}`, change "
+            "the profile and submit again"
+        )
     return ""
+
+
+def never_starts(reason: str) -> bool:
+    """Whether a task that waits for this reason waits until someone changes the job or the cluster."""
+    return reason.endswith(_NEVER)
+
+
+def _last_words(entry: RunEntry) -> str:
+    """The last line in a job's log by which the batch script or `repro` says why it ended; empty without one."""
+    text = (Tail(entry.log, 50).read(last=True) if entry.log else None) or ""
+    lines = re.findall(r"^(?:\d+: )?(repro: .*|not (?:requeued|started): .*)$", text, re.MULTILINE)
+    return lines[-1].removeprefix("repro: ")[:300] if lines else ""

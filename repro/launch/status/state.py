@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from repro.errors import UserError
+from repro.errors import UserError, nearest
 from repro.events import age, moment
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
@@ -111,16 +111,20 @@ class Survey:
     notes: list[str] = field(default_factory=list)
 
 
-def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
+def survey(targets: Sequence[str] = (), old_too: bool = False, states: Sequence[str] = ()) -> Survey:
     """The state of each run that the targets name, with notes on facts that could not be determined.
 
     Args:
         targets: see :func:`repro.launch.status.run_index.select`; none means all runs.
         old_too: with no target, also the runs that ended more than :data:`SHOWN_DAYS` days ago.
+        states: only runs in one of these; none means all.
 
     Raises:
-        UserError: a target that means nothing, or a damaged entry of the ledger.
+        UserError: a target or a state that means nothing, or a damaged entry of the ledger.
     """
+    for state in states:
+        if state not in _ORDER:
+            raise UserError(f"no state {state!r}{nearest(state, _ORDER)}; there are: {', '.join(_ORDER)}")
     notes: list[str] = []
     entries = everything()  # before the queue: every job with a number here is or was in the queue
     queue: dict[str, Queued] | None = {}
@@ -134,6 +138,7 @@ def survey(targets: Sequence[str] = (), old_too: bool = False) -> Survey:
         queue = _ask_queue(notes)
     rows = [_row(facts, judge(facts)) for facts in _account(_attach(gathered, queue))]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
+    rows = [row for row in rows if row.state in states] if states else rows
     listed = rows if targets or old_too else [row for row in rows if not _is_old(row)]
     return Survey(listed, len(rows) - len(listed), notes)
 

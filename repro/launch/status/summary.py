@@ -9,7 +9,7 @@ from statistics import mean
 
 from repro.errors import UserError
 from repro.launch.cost import expectation
-from repro.launch.status.job_state import UNDER_WAY
+from repro.launch.status.job_state import UNDER_WAY, never_starts
 from repro.launch.status.state import RunState
 
 _GROUPS = {
@@ -89,8 +89,11 @@ def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
 def _needs(
     row: RunState, took: Mapping[str, Sequence[float]], expected: Callable[[str, str], float | None]
 ) -> float | None:
-    """Estimates the seconds that a run needs: from its events, finished runs of its experiment, or its recipe."""
-    if row.seconds_left is not None:
+    """Estimates the seconds that a run needs: from its events, finished runs of its experiment, or its recipe.
+
+    None for a run that never starts, or where nothing is known.
+    """
+    if row.seconds_left is not None or never_starts(row.reason):
         return row.seconds_left
     experiment, _, scale = row.run.rpartition("/")[0].rpartition("/")
     finished = took.get(f"{experiment}/{scale}")

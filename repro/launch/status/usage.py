@@ -11,7 +11,7 @@ from repro.launch.status.run_index import RunEntry
 from repro.paths import runs_dir
 from repro.record import RECORD_FILE
 
-_REQUESTED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(\d+)$", re.MULTILINE)
+_REQUESTED = re.compile(r"^#SBATCH --(nodes|gpus-per-node)=(?:.*:)?(\d+)$", re.MULTILINE)
 
 
 def gpus_of(entry: RunEntry) -> int | None:

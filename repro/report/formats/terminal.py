@@ -12,7 +12,7 @@ from repro import text
 from repro.errors import UserError
 from repro.evidence.published import Paper, load_paper
 from repro.recipe import differing_keys, flatten
-from repro.record import Measurement, RunRecord
+from repro.record import Measurement, RunRecord, made_by
 from repro.report.formats.blocks import Block, Bullets, Document, Figure, Grid, Heading, Link, Paragraph
 from repro.report.views.runs import commit
 from repro.report.views.words import at_scale
@@ -155,6 +155,9 @@ def show_run(record: RunRecord) -> str:
         ("command", record.command or text.NOTHING),
     ]
     facts += [("deviation", deviation) for deviation in record.deviations]
+    for one in record.attempts if record.mixed else ():
+        made = f"at commit {str(one['commit'])[:8]}, {text.mapping(made_by(one))}"
+        facts.append(("mixed", f"updates after {one['first']} up to {one['last']} {made}"))
     parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table(record)]
     curves = [curve_line(name, points) for name, points in sorted(record.curves.items()) if points]
     if curves:

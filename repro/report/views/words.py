@@ -41,6 +41,7 @@ RECORDS = {
     "superseded": "Its recipe is another now; tests that name its configuration still use it.",
     "withdrawn": "It has a fault that does not depend on its score, and counts for nothing.",
     "overridden": "Settings beside the recipe's changed what was computed.",
+    "mixed": "It was resumed with other code, packages or another device.",
     "tuning": "Its seed is not one of the judged ones.",
     "repeated": "An earlier record of the same seed counts.",
 }

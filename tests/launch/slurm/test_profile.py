@@ -8,7 +8,7 @@ import yaml
 
 from repro.errors import UserError
 from repro.launch.slurm import validation
-from repro.launch.slurm.profile import CHECKS, Container, load_profile, parse_profile
+from repro.launch.slurm.profile import CHECKS, Container, load_profile, parse_profile, with_options
 from repro.paths import cluster_files
 from tests.launch.conftest import PROFILE, World
 
@@ -71,6 +71,23 @@ def test_only_listed_profiles_are_opened(world: World, name: str) -> None:
         load_profile(name)
 
 
+def test_options_of_sbatch_set_the_keys_that_they_stand_for() -> None:
+    words = ["--exclude=cn[3-4],cn9", "--mail-type=END,FAIL", "--time=10:00:00", "--exclusive", "--nice=100"]
+    made = parse_profile("x", changed(sbatch=words, srun=["--cpu-bind=cores"], gpu_type="a100"))
+    assert (made.exclude, made.mail_type, made.time) == ("cn[3-4],cn9", "END,FAIL", "10:00:00")
+    assert (made.sbatch, made.srun, made.gpus) == (
+        ("--exclusive", "--nice=100"),
+        ("--cpu-bind=cores",),
+        "a100:4",
+    )
+    more = with_options(made, ["--partition=long"], ["--mpi=none"])
+    assert (more.partition, more.sbatch, more.srun) == (
+        "long",
+        made.sbatch,
+        ("--cpu-bind=cores", "--mpi=none"),
+    )
+
+
 def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
     world.write("clusters/typo.yaml", "gpus_per_node: 1\npartitoin: gpu\n")
     with pytest.raises(UserError, match=r"typo\.yaml:.*'partitoin'; nearest: partition"):
@@ -93,8 +110,20 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"time": 86400}, "write it in quotes"),  # 24:00:00 without quotes to YAML 1.1
         ({"time": "soon"}, "time: 'soon'"),
         ({"time": "00:00:00"}, "leaves no time to train"),
-        ({"time": "00:02:00"}, "asked to save 2 minutes before the end; give it more"),
+        ({"time": "00:02:00"}, "asked to save 120 s before the end (warning_s); give it more"),
         ({"time": "2"}, "time: '2' leaves no time"),
+        ({"time": "00:20:00", "warning_s": 1200}, "asked to save 1200 s before"),
+        ({"warning_s": 0}, "at least 1"),
+        ({"exclude": "cn1 cn2"}, "exclude: 'cn1 cn2'"),
+        ({"mail_user": "me; you"}, "mail_user"),
+        ({"gpus_per_node": 0, "gpu_type": "a100"}, "gpu_type: 'a100' beside gpus_per_node: 0"),
+        ({"sbatch": "--exclusive"}, "not a list"),
+        ({"sbatch": ["-N 2"]}, "sbatch: '-N 2' cannot be written"),
+        ({"sbatch": ["--nice=1\n#SBATCH --uid=0"]}, "line break"),
+        ({"sbatch": ["--comment=x"]}, "'--comment=x' is set by repro"),
+        ({"sbatch": ["--time=1"]}, "leaves no time"),
+        ({"srun": ["--ntasks=4"]}, "'--ntasks=4' is set by repro"),
+        ({"srun": ["--cpu-bind=$(id)"]}, "cannot be written"),
         ({"mem": 64}, "mem: 64"),
         ({"mem": "64 GB"}, "mem"),
         ({"setup": "source x"}, "not a list"),

@@ -87,7 +87,7 @@ def test_trainer_values_follow_from_slurm(world: World, places: Places) -> None:
         assert (
             '--trainer.num_nodes "$SLURM_JOB_NUM_NODES" --trainer.devices "$SLURM_NTASKS_PER_NODE"' in script
         )
-        assert 'srun --kill-on-bad-exit=1 python3 -P -m repro run "${run[@]}"' in script
+        assert 'srun --kill-on-bad-exit=1 --label python3 -P -m repro run "${run[@]}"' in script
         assert 'export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"' in script
     assert "--trainer.accelerator gpu --trainer.strategy ddp" in gpu
     assert "--trainer.accelerator cpu --trainer.strategy ddp" in cpu
@@ -139,9 +139,27 @@ def test_secrets_of_this_shell_are_not_in_the_script(
     assert "sesame" not in str(caught.value)
 
 
-def test_too_many_runs(world: World, places: Places) -> None:
-    with pytest.raises(UserError, match="1001 runs exceed"):
-        render([spec(seed=s) for s in range(1001)], profile(), places)
+def test_further_options(world: World, places: Places) -> None:
+    """Each is a line of its own, or a word of srun; GPUs may have a type."""
+    more = profile(
+        sbatch=["--exclude=cn7", "--mail-type=FAIL", "--exclusive", "--nice=100"], srun=["--cpu-bind=map_cpu:0,1"],
+        gpu_type="a100", warning_s=600, mail_user="me@example.org",
+    )  # fmt: skip
+    script = render([spec()], more, places)
+    assert {
+        "--exclude=cn7", "--mail-type=FAIL", "--mail-user=me@example.org", "--exclusive", "--nice=100",
+        "--gpus-per-node=a100:4", "--signal=USR1@600",
+    } <= set(directives(script))  # fmt: skip
+    assert "srun --kill-on-bad-exit=1 --label --cpu-bind=map_cpu:0,1 python3" in script
+    assert bash_parses(script)
+    tables = render_script(PlannedJob("x.tables", {}), more, places)
+    assert {"--exclude=cn7", "--exclusive"} <= set(directives(tables))
+    assert "--gpus" not in tables
+
+
+def test_ranks_of_several_nodes_meet_at_the_first_as_slurm_lists_them(world: World, places: Places) -> None:
+    assert 'scontrol show hostnames "$SLURM_JOB_NODELIST"' in render([spec()], profile(nodes=2), places)
+    assert "MASTER_ADDR" not in code(render([spec()], profile(nodes=1), places))
 
 
 def test_indices_may_have_gaps(world: World, places: Places) -> None:
@@ -203,7 +221,7 @@ CONTAINER = {"image": "hub.example#suite/torch:1.0", "mounts": ["/lustre:/lustre
 
 def test_ranks_run_in_the_container(world: World, places: Places) -> None:
     script = render([spec()], profile(container=CONTAINER), places)
-    assert 'srun --kill-on-bad-exit=1 "${container[@]}" python3 -P -m repro run' in script
+    assert 'srun --kill-on-bad-exit=1 --label "${container[@]}" python3 -P -m repro run' in script
     assert "--container-image='hub.example#suite/torch:1.0'" in script
     assert "mounts=/lustre:/lustre,/opt/x:/y:ro,\n" in script
     assert "export PYTHONPATH=/scratch/me/runs/slurm/20260102T030405Z-abcdef/code\n" in script

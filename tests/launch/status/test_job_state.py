@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from repro.errors import UserError
 from repro.launch.status.ledger import Submission
+from repro.launch.status.state import survey
+from repro.launch.status.summary import summarise
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import (
     MINE,
@@ -202,3 +205,48 @@ def test_messages_name_cause_and_remedy(
 def test_a_job_that_can_never_start_says_so(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.queue(queued("12_0", "PENDING", MINE, Reason="DependencyNeverSatisfied"))
     assert "`repro cancel 12_0`" in only().message
+
+
+@pytest.mark.parametrize(
+    ("ended", "log", "parts"),
+    [
+        (
+            "FAILED",
+            "0: repro: no store multi30k/bpe in the data folder\nsrun: error: x\n",
+            ["FAILED", "no store multi30k"],
+        ),
+        ("FAILED", "Traceback\n", ["Slurm says FAILED", "`repro logs"]),
+        ("COMPLETED", "not started: requeued 6 times, max_requeues is 5\n", ["max_requeues is 5"]),
+    ],
+)
+def test_the_last_words_of_the_log_are_the_cause(
+    submitted: Submission, slurm: FakeSlurm, ended: str, log: str, parts: list[str]
+) -> None:
+    submitted.log(submitted.jobs[0], submitted.jobs[0].tasks[0]).write_text(log)
+    slurm.accounts(j12_0=ended)
+    assert [part for part in parts if part not in only().message] == []
+
+
+def test_the_limit_of_requeues_is_named(submitted: Submission, slurm: FakeSlurm) -> None:
+    write_status(state="requeue", age=500, step=7, resumed_from=3)
+    log = submitted.log(submitted.jobs[0], submitted.jobs[0].tasks[0])
+    log.write_text("not requeued: max_requeues is 5; submit again to resume\n")
+    slurm.accounts(j12_0="FAILED")
+    assert only().message.startswith("it saved itself and was not requeued (not requeued: max_requeues is 5;")
+
+
+@pytest.mark.parametrize("reason", ["PartitionTimeLimit", "BadConstraints", "QOSMaxWallDurationPerJobLimit"])
+def test_a_task_that_will_never_start_is_named(submitted: Submission, slurm: FakeSlurm, reason: str) -> None:
+    slurm.queue(queued("12_0", "PENDING", MINE, Reason=reason))
+    assert f"Slurm says {reason}" in only().message
+    assert summarise([only()]).expected_end is None
+    slurm.queue(queued("12_0", "PENDING", MINE, Reason="Priority"))
+    assert only().message == ""
+
+
+def test_runs_of_a_state(submitted: Submission, slurm: FakeSlurm) -> None:
+    slurm.queue(queued("12_0", "PENDING", MINE, Reason="Priority"))
+    assert [row.state for row in survey(states=["queued", "failed"]).rows] == ["queued"]
+    assert survey(states=["failed"]).rows == []
+    with pytest.raises(UserError, match="no state 'faild'; nearest: failed"):
+        survey(states=["faild"])

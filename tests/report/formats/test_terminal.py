@@ -92,6 +92,19 @@ def test_show_run_has_everything_and_no_control_characters(house):
     assert "thing here" in output
 
 
+def test_show_run_lists_the_attempts_of_a_mixed_record(house):
+    (record,) = house.run(house.recipe("big"), [29.5])
+    assert "mixed" not in show_run(record)
+    attempts = [
+        {"commit": c * 9, "code_sha256": c, "first": n, "last": n + 5} for n, c in ((0, "a"), (5, "b"))
+    ]
+    output = lines(show_run(dataclasses.replace(record, attempts=attempts)))
+    assert [line[:55] for line in output if line.startswith("mixed")] == [
+        "mixed updates after 0 up to 5 at commit aaaaaaaa, code ",
+        "mixed updates after 5 up to 10 at commit bbbbbbbb, code",
+    ]
+
+
 def test_diff_runs_names_keys_and_numbers(house):
     (a,) = house.run(house.recipe("big"), [29.5])
     house.recipe("big", width=16)

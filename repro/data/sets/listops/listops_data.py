@@ -113,6 +113,11 @@ class ListOpsData(StoreDataModule, ExampleData):
         if self.generated is None:
             super().prepare_data()
 
+    def require_store(self) -> None:
+        """Opens the store, unless trees are generated."""
+        if self.generated is None:
+            super().require_store()
+
     def setup(self, stage: str | None = None) -> None:
         """Opens the store, or generates the trees."""
         for split in (self.train_split, self.val_split, self.test_split):

@@ -1,0 +1,75 @@
+"""The limits of a Slurm site as ``scontrol`` states them, which ``sbatch`` does not check everywhere."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from repro.errors import UserError
+from repro.launch.slurm.profile import Profile
+from repro.launch.slurm.queue import call_slurm
+from repro.launch.slurm.validation import hours
+
+DEFAULT_ARRAY = 1000  # Slurm's default MaxArraySize is 1001
+_NONE = ("UNLIMITED", "NONE", "")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a site.
+
+    Attributes:
+        largest_array: tasks of one job array.
+        partitions: facts of each partition, by Slurm's names for them.
+        settings: of the controller.
+    """
+
+    largest_array: int = DEFAULT_ARRAY
+    partitions: Sequence[Mapping[str, str]] = ()
+    settings: Mapping[str, str] | None = None
+
+    def of(self, profile: Profile) -> list[Mapping[str, str]]:
+        """The partitions in which a profile's jobs wait; none where they are not known."""
+        names = profile.partition.split(",") if profile.partition else None
+        chosen = [p for p in self.partitions if names is None or p["PartitionName"] in names]
+        return [p for p in chosen if names or p.get("Default") == "YES"]
+
+    def refuse(self, profile: Profile) -> None:
+        """Refuses a profile whose jobs no partition would ever start.
+
+        Raises:
+            UserError: names the key, its value and the limit of each partition.
+        """
+        asked = {"MaxTime": ("time", profile.time), "MaxNodes": ("nodes", str(profile.nodes))}
+        chosen = self.of(profile)
+        for limit, (key, value) in asked.items():
+            allowed = {p["PartitionName"]: p.get(limit, "") for p in chosen}
+            if chosen and all(text not in _NONE and _more(key, value, text) for text in allowed.values()):
+                words = ", ".join(f"{text} in partition {name}" for name, text in allowed.items())
+                raise UserError(
+                    f"{key}: {value!r} of the cluster profile {profile.name} is more than Slurm allows ({words}), so "
+                    "the jobs would never start; lower it, or choose another partition"
+                )
+
+
+def _more(key: str, value: str, limit: str) -> bool:
+    return hours(value) > hours(limit) if key == "time" else int(value) > int(limit)
+
+
+def read_limits() -> Limits:
+    """Asks the controller; where it does not answer or is not here, the limits are Slurm's defaults."""
+    if shutil.which("scontrol") is None:
+        return Limits()
+    try:
+        config = call_slurm(["scontrol", "show", "config"])
+        shown = call_slurm(["scontrol", "show", "partition", "--oneliner"])
+    except UserError:
+        return Limits()
+    settings = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config.stdout, re.MULTILINE))
+    partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in shown.stdout.splitlines()]
+    most = settings.get("MaxArraySize", "")
+    return Limits(
+        int(most) - 1 if most.isdigit() and int(most) > 1 else DEFAULT_ARRAY,
+        [p for p in partitions if "PartitionName" in p],
+        settings,
+    )

@@ -1,0 +1,76 @@
+"""Snapshots without a job and checkpoints of recorded runs go; everything else stays."""
+
+from pathlib import Path
+
+import pytest
+
+from repro.launch.clean import remove, superfluous
+from tests.launch.conftest import World
+from tests.launch.fake_slurm import MINE, FakeSlurm, queued, slurm
+
+__all__ = ["slurm"]
+
+RUN, OTHER = "alpha/base/cpu/s1-01234567", "alpha/base/cpu/s2-01234567"
+
+
+def run_folder(root: Path, run: str, recorded: bool) -> Path:
+    folder = root / "runs" / run
+    (folder / "checkpoints").mkdir(parents=True)
+    for name in (
+        "step-00000001.ckpt",
+        "step-00000001.ckpt.json",
+        "step-00000002.ckpt",
+        "step-00000002.ckpt.json",
+    ):
+        (folder / "checkpoints" / name).write_text("1234")
+    for name in ("model.pt", "events.jsonl", *["record.json"] * recorded):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def removed(root: Path, *targets: str) -> set[str]:
+    """Removes what is superfluous; returns the files that are gone."""
+    before = {path for path in root.rglob("*") if path.is_file()}
+    found = superfluous(targets)
+    files = sum(item.files for item in found)
+    remove(found)
+    gone = before - {*root.rglob("*")}
+    assert len(gone) == files
+    return {path.relative_to(root / "runs").as_posix() for path in gone}
+
+
+def test_what_goes_and_what_stays(world: World, slurm: FakeSlurm) -> None:
+    for run, recorded in ((RUN, True), (OTHER, False)):
+        run_folder(world.root, run, recorded)
+    ended, waiting = (
+        slurm.submit("20260101T000000Z-aa", 12, RUN),
+        slurm.submit("20260102T000000Z-bb", 13, OTHER),
+    )
+    for submission in (ended, waiting):
+        (submission.folder / "code").mkdir()
+        (submission.folder / "code" / "x.py").write_text("1")
+    slurm.queue(queued("13_0", "PENDING", f"repro:{waiting.name}:job"))
+    assert removed(world.root, OTHER) == set()
+    checkpoints = {f"{RUN}/checkpoints/step-0000000{i}.ckpt{end}" for i in (1, 2) for end in ("", ".json")}
+    assert removed(world.root) == {*checkpoints, f"slurm/{ended.name}/code/x.py"}
+    assert removed(world.root) == set()
+
+
+def test_a_run_whose_training_another_continues_keeps_its_last_checkpoint(
+    world: World, slurm: FakeSlurm
+) -> None:
+    world.write(
+        "configs/alpha/more.yaml",
+        "title: t\nstart_from: alpha/base\nstart_with: everything\nscales: {cpu: {hours: 1, hardware: x}}\n",
+    )
+    run_folder(world.root, RUN, True)
+    assert removed(world.root) == {f"{RUN}/checkpoints/step-00000001.ckpt{end}" for end in ("", ".json")}
+
+
+@pytest.mark.usefixtures("world")
+def test_nothing_is_removed_where_slurm_does_not_answer(slurm: FakeSlurm) -> None:
+    slurm.submit("20260101T000000Z-aa", 12, RUN)
+    slurm.answers("squeue", err="slurm_load_jobs error: Unable to contact slurm controller", code=1)
+    with pytest.raises(Exception, match="squeue failed"):
+        superfluous([])
+    assert MINE
