@@ -108,7 +108,7 @@ def test_recipes_are_listed_by_time_with_their_data(monkeypatch: pytest.MonkeyPa
     rows = {
         line.split()[0]: line for line in call("recipes", "--scale", "cpu", "--fits", "10m").out.splitlines()
     }
-    assert "generated" in rows["attention-is-all-you-need/base"]
+    assert "generated" in rows["transformer-xl/ablation@xl"]
     assert "attention-is-all-you-need/big@en-de" not in rows
     assert "repro data prepare enwik8 --level bytes" in call("recipes").out
     call("recipes", "--fits", "soon").refused("'soon'", "10m")
