@@ -130,7 +130,7 @@ def _data_of(config: dict[str, Any]) -> str:
     from repro.data.registry import find_data_set
 
     store = (config.get("data") or {}).get("init_args", {}).get("store")
-    if store is None:
+    if not isinstance(store, str):  # none, or the rules by which examples are generated
         return "generated"
     name, _, variant = store.partition("/")
     try:
