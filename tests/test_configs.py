@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from repro.data.sets.dialogue.dialogue_data import Talk
+from repro.evidence.equality import hashes
 from repro.evidence.fair_tests import FairTest, RowRuns, load_tests
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
@@ -136,6 +137,14 @@ def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, ro
     assert (run.run, test.scale) in EVERY
     records = (PROJECT / "results" / "runs" / run.run).glob(f"{test.scale}-s*-{run.config[:8]}-*.json")
     assert is_todays(test, run) or any(records), "a pinned configuration is today's, or has records"
+
+
+def test_tests_of_arithmetic_have_a_recipe() -> None:
+    pairs = [pair for paper in load_papers() for pair in load_tests(paper).arithmetic]
+    assert pairs
+    for pair in pairs:
+        assert (pair.run, pair.scale) in EVERY
+        assert len(set(hashes(pair))) == 2, "a setting changes the configuration"
 
 
 def test_every_file_is_found_as_a_recipe() -> None:

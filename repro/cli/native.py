@@ -118,6 +118,6 @@ def _run(arguments: list[str]) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
     )
-    if cli.trainer.is_global_zero:
+    if cli.subcommand == "fit" and cli.trainer.is_global_zero:
         place = cli.trainer.log_dir or cli.trainer.default_root_dir
-        print(f"{cli.subcommand}: done, {cli.trainer.global_step} updates; files in {place}")
+        print(f"fit: done, {cli.trainer.global_step} updates; files in {place}")

@@ -25,7 +25,7 @@ from repro.evidence.goals import Query
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
 from repro.evidence.selection import Sample, Selection, sample
-from repro.recipe import Overrides, load_recipe
+from repro.recipe import Overrides, experiments, load_recipe
 
 PART = 10  # of the margin, within which equal numbers lie
 LEVEL = 0.05
@@ -51,8 +51,9 @@ class Equality:
 
 
 def equalities(comparison: Comparison, paper: str, tests: Sequence[EqualityTest]) -> list[Equality]:
-    """The outcome of each declared pair of a paper."""
-    return [_outcome(comparison, paper, test) for test in tests]
+    """The outcome of each declared pair of a paper, without those whose recipe is not here, as in a user's project."""
+    known = experiments()
+    return [_outcome(comparison, paper, test) for test in tests if test.run in known]
 
 
 def hashes(test: EqualityTest) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     """
     own_configs = configs_dir().resolve() == (PROJECT / "configs").resolve()
     paths = dict(_own_files())
-    if not own_configs and project() == PROJECT:
+    if not own_configs and not (project() / PROJECT_FILE).is_file():
         paths = {name: path for name, path in paths.items() if not name.startswith("configs/")}
     if not own_configs:
         recipes = sorted(configs_dir().glob("*/*.yaml"))
