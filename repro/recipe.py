@@ -15,10 +15,9 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from repro.errors import UserError, nearest
-from repro.paths import configs_dirs, files_in, runs_dir
-from repro.reproduced import reproduced
+from repro.paths import configs_dirs, files_in, published_files, runs_dir
 from repro.seeds import judged_seeds
-from repro.yamls import Config, Tree, flatten, parse_yaml, read_text, set_key, short
+from repro.yamls import Config, Tree, flatten, parse_yaml, read_text, read_yaml, set_key, short
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
@@ -45,6 +44,7 @@ LINKED = (
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
 Overrides = list[tuple[str, Tree]]
+Cell = Config  # a published number: table, row, metric, measured and, where one is required, protocol
 
 
 @dataclass(frozen=True)
@@ -326,3 +326,36 @@ def differing_keys(a: Config, b: Config) -> list[str]:
     """The keys in which two signatures differ, as ``key: a → b``, sorted."""
     both = {key: (a.get(key, "(not set)"), b.get(key, "(not set)")) for key in sorted(a.keys() | b.keys())}
     return [f"{key}: {old} → {new}" for key, (old, new) in both.items() if old != new]
+
+
+def reproduced(experiment: str, scale: str) -> list[Cell]:
+    """The published cells that an experiment reproduces at a scale, in the order of the published file.
+
+    They stand in ``ours`` of each table of ``results/published/<paper>.yaml``, whose schema is
+    :class:`repro.evidence.published.Reproduction`.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
+    path = published_files().get(experiment.partition("/")[0])
+    if path is None:
+        return []
+    entries = _cells_by_run(path, path.stat().st_mtime_ns).get(experiment, [])
+    return [{**cell} for scales, cell in entries if not scales or scale in scales]
+
+
+@cache
+def _cells_by_run(path: Path, changed: int) -> dict[str, list[tuple[list[str], Cell]]]:
+    cells: dict[str, list[tuple[list[str], Cell]]] = {}
+    try:
+        for table in read_yaml(path)["tables"]:
+            for entry in table.get("ours", ()):
+                protocol = {"protocol": entry["protocol"]} if "protocol" in entry else {}
+                for row in [entry["row"]] if "row" in entry else [row["id"] for row in table["rows"]]:
+                    named = cells.setdefault(entry["run"].replace("{row}", row), [])
+                    for metric, measured in entry["measured"].items():
+                        cell = {"table": table["id"], "row": row, "metric": metric, "measured": measured}
+                        named.append((entry.get("scales", []), cell | protocol))
+    except (TypeError, KeyError, AttributeError):
+        raise UserError(f"{path}: not a file of published numbers; `repro list` says what is wrong") from None
+    return cells

@@ -178,7 +178,6 @@ def test_a_wheel_does_not_verify(carried: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("repro.cli.start.SHARED", PROJECT)
-    monkeypatch.setattr("repro.cli.start.INSTALLED", True)
     output = call("init", "mine")
     assert (output.code, output.err) == (0, "")
     made = sorted(path.relative_to(bare).as_posix() for path in (bare / "mine").rglob("*") if path.is_file())
@@ -186,6 +185,7 @@ def test_init_makes_a_project(carried: Path, bare: Path, monkeypatch: pytest.Mon
         "mine/.gitignore",
         "mine/README.md",
         "mine/configs/mine/duplication.yaml",
+        "mine/repro.yaml",
         "mine/slurm/clusters/my-cluster.yaml",
     ]
     assert sorted(output.out.split()) == made
@@ -201,10 +201,14 @@ def test_init_replaces_no_file_and_leaves_nothing_behind(bare: Path) -> None:
     assert [path.name for path in (bare / "mine").iterdir()] == ["README.md"]
 
 
-def test_init_in_a_checkout_says_that_the_checkout_stays_the_project(bare: Path) -> None:
+def test_a_folder_made_beside_a_checkout_is_a_project_while_it_is_the_working_folder(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = call("init", "mine")
-    assert output.code == 0
-    assert f"pip install {PROJECT}" in output.err
+    assert (output.code, output.err) == (0, "")
+    assert paths.project() == PROJECT
+    monkeypatch.chdir("mine")
+    assert paths.project() == bare / "mine"
 
 
 def test_init_names_a_folder_that_cannot_be_made(bare: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro.errors import UserError
-from repro.recipe import load_recipe
-from repro.reproduced import reproduced
+from repro.recipe import load_recipe, reproduced
 
 PUBLISHED = """
 tables:

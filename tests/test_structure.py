@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1135,
     "nn": 4550,
     "report": 2255,
-    "repro": 1420,
+    "repro": 1415,
     "tasks": 3100,
     "training": 915,
     "verify": 155,

@@ -225,7 +225,8 @@ def run_one(args: argparse.Namespace) -> int:
             start = [(one.run_id(s), run_words(args.experiment, args.scale, s)) for s in seeds]
             runs += [(run, [*begin, *words, *flags]) for run, begin in start]
         code = run_each(runs)
-        print(f"compare  `repro compare {' '.join(dict.fromkeys(run for run, _ in runs))}`")
+        if code == EXIT_OK:
+            print(f"compare  `repro compare {' '.join(dict.fromkeys(run for run, _ in runs))}`")
         return code
     seed = recipe.seeds[0] if seed is None else seed
     if args.smoke:

@@ -1,4 +1,4 @@
-"""The published cells that a recipe reproduces, see :mod:`repro.reproduced`, and their numbers."""
+"""The published cells that a recipe reproduces, see :func:`repro.recipe.reproduced`, and their numbers."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -194,7 +194,7 @@ class Row(Model):
 
 
 class Reproduction(Model):
-    """A run that is compared with numbers of a table, for :mod:`repro.reproduced`.
+    """A run that is compared with numbers of a table, for :func:`repro.recipe.reproduced`.
 
     Attributes:
         run: experiment; ``{row}`` stands for the id of every row that has such an experiment.

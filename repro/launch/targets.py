@@ -18,10 +18,10 @@ from repro.recipe import (
     Recipe,
     experiments,
     load_recipe,
+    reproduced,
     scales_of,
 )
 from repro.record import RECORD_FILE, read_records, withdrawn
-from repro.reproduced import reproduced
 from repro.seeds import SeedChoice, show_ranges, unjudged
 from repro.yamls import read_yaml
 

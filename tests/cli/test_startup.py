@@ -33,8 +33,7 @@ def process(*arguments: str, before: str = "") -> subprocess.CompletedProcess[st
     "arguments",
     [
         ("--help",), ("--version",), ("run", "--help"), ("list",), ("config", TINY), ("completion", "bash"),
-        ("submit", TINY, "--cluster", "cpu", "--scale", "cpu", "--dry-run"), ("data", "list"),
-        ("reproduce", TINY, "--scale", "cpu", "--dry-run"),
+        ("data", "list"), ("reproduce", TINY, "--scale", "cpu", "--dry-run"),
     ],
     ids=" ".join,
 )  # fmt: skip

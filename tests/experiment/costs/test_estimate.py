@@ -34,7 +34,8 @@ def known(precision: str = "32-true") -> Cost:
     """A batch of nine rows takes 10 GiB, a row 2 GiB."""
     operations = {Operation("product", 10**12, 0): 1.0}
     step, row = StepCost(10**12, GIB, GIB, 2 * GIB, 0, 10 * GIB, operations), StepCost(1, 0, 0, 0, 0, 2 * GIB)
-    recipe = Recipe("p/r", "paper", {"trainer": {"precision": precision}})
+    config = {"trainer": {"precision": precision}, "model": {"class_path": "M", "init_args": {}}, "data": {}}
+    recipe = Recipe("p/r", "paper", config)
     return Cost(recipe, (Phase(1000, BatchSize(9, 8), step),), row, ())
 
 
