@@ -14,8 +14,8 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2035,
-    "data": 6135,
+    "cli": 2040,
+    "data": 6245,
     "evidence": 2435,
     "experiment": 2700,
     "launch": 2415,

@@ -21,6 +21,7 @@ def register(verbs: Verbs) -> None:
     prepare.add_argument(
         "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
     )
+    prepare.add_argument("--kind", metavar="KIND", help="a data set of your own: pairs, text or pictures")
     prepare.add_argument(
         "--level",
         metavar="LEVEL",
@@ -42,9 +43,9 @@ def register(verbs: Verbs) -> None:
 
 def complete_names(prefix: str, **_: object) -> list[str]:
     """Shell completion: names of data sets."""
-    from repro.data.registry import DATA_SETS
+    from repro.data.registry import all_data_sets
 
-    return [name for name in DATA_SETS if name.startswith(prefix)]
+    return [name for name in all_data_sets() if name.startswith(prefix)]
 
 
 def list_data(args: argparse.Namespace) -> None:
@@ -74,6 +75,7 @@ def prepare_data(args: argparse.Namespace) -> None:
         size=args.size,
         tokenizer=args.tokenizer,
         level=args.level,
+        kind=args.kind,
     )
     print(path)
 

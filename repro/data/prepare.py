@@ -8,7 +8,8 @@ from typing import Any
 from repro.data import store
 from repro.data.manifest import store_path, variants
 from repro.data.options import Options
-from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.own import facts_of, made, write_facts
+from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
 from repro.errors import UserError
 from repro.files import alone
 
@@ -29,7 +30,7 @@ def list_sources() -> list[dict[str, Any]]:
             "revision": data_set.revision,
             "stores": variants(data_set.name),
         }
-        for data_set in DATA_SETS.values()
+        for data_set in all_data_sets().values()
     ]
 
 
@@ -45,6 +46,7 @@ def prepare(
     tokenizer: Path | None = None,
     report: Callable[[str], None] = _report,
     level: str | None = None,
+    kind: str | None = None,
 ) -> Path:
     """Makes a store; keeps an existing one that is whole.
 
@@ -56,6 +58,7 @@ def prepare(
         tokenizer: a tokeniser file to use instead of learning one.
         report: called with each message, one line.
         level: what a token of a text is, ``words``; None is the data set's default.
+        kind: of a data set of one's own, which is made with this name; see :mod:`repro.data.own`.
 
     Returns:
         The store's folder.
@@ -63,7 +66,11 @@ def prepare(
     Raises:
         UserError: unknown data set, contradicting options, missing or damaged files.
     """
-    data_set, options = find_data_set(name), Options(from_dir, vocab_size, size, tokenizer, level)
+    if kind is not None and name in DATA_SETS:
+        raise UserError(f"{name} is a data set already; give yours another name, or leave out --kind {kind}")
+    facts = facts_of(name, kind, from_dir) if kind is not None else None
+    data_set = find_data_set(name) if facts is None else made(name, facts)
+    options = Options(from_dir, vocab_size, size, tokenizer, level)
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
@@ -76,6 +83,8 @@ def prepare(
         lambda writer: data_set.fill(writer, variant, options),
         lambda: _is_whole(name, variant),
     )
+    if facts is not None:
+        write_facts(name, facts)
     for line in data_set.report(open_store(name, variant).manifest):
         report(line)
     return path
@@ -87,7 +96,7 @@ def open_store(name: str, variant: str) -> store.Store:
     Raises:
         UserError: the store is missing, corrupt or of an older version.
     """
-    known = DATA_SETS.get(name)
+    known = all_data_sets().get(name)
     command = known.command(variant) if known else f"repro data prepare {name}"
     return store.open_store(name, variant, command)
 

@@ -1,6 +1,7 @@
 """The data sets by name, from the lists by kind. Needs no torch."""
 
 from repro.data.data_set import DataSet
+from repro.data.own import own_data_sets
 from repro.data.sets.dialogue.cmu_dog import DIALOGUES
 from repro.data.sets.images.picture_sets import PICTURES
 from repro.data.sets.listops.listops import LISTOPS
@@ -19,12 +20,21 @@ DATA_SETS: dict[str, DataSet] = {
 }
 
 
+def all_data_sets() -> dict[str, DataSet]:
+    """The data sets by name, one's own behind them."""
+    return {**DATA_SETS, **own_data_sets()}
+
+
 def find_data_set(name: str) -> DataSet:
     """The data set of that name.
 
     Raises:
         UserError: there is none; offers the nearest names.
     """
-    if name not in DATA_SETS:
-        raise UserError(f"unknown data set {name!r}{nearest(name, DATA_SETS)}; see `repro data list`")
-    return DATA_SETS[name]
+    known = all_data_sets()
+    if name not in known:
+        raise UserError(
+            f"unknown data set {name!r}{nearest(name, known)}; see `repro data list`, and for one of your own "
+            f"`repro data prepare {name} --kind KIND --from DIR`"
+        )
+    return known[name]

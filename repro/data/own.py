@@ -1,0 +1,148 @@
+"""Data sets of one's own: a name and a kind, kept in ``<data>/<name>/data_set.json`` beside the stores. Needs no torch.
+
+===========  =========================================================================================================
+Kind         Files in the folder
+===========  =========================================================================================================
+pairs        ``train.XX``, ``val.XX`` and ``test.XX`` for two languages, a sentence a line
+text         ``train.txt``, ``val.txt`` and ``test.txt``; or documents, of which the last twentieths are held out
+pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size
+===========  =========================================================================================================
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from repro.data.data_set import TRAIN, VAL, DataSet
+from repro.data.packed import glob_packed
+from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
+from repro.data.sets.text.text_sets import Books
+from repro.data.sets.translation.pairs import SentencePairs
+from repro.errors import UserError
+from repro.files import write_atomic
+from repro.paths import data_dir
+
+KINDS = ("pairs", "text", "pictures")
+FILE = "data_set.json"
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_FACTS: dict[str, Any] = {"title": "your own", "licence": "that of your files", "size": "any"}
+
+
+def own_data_sets() -> dict[str, DataSet]:
+    """The data sets of the data folder that were prepared with ``--kind``, by name."""
+    return {path.parent.name: _read(path) for path in sorted(data_dir().glob(f"*/{FILE}"))}
+
+
+def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
+    """The kind of a data set and what its files tell: the languages of pairs, the classes and shape of pictures.
+
+    Raises:
+        UserError: no such kind, a name that cannot be one, no folder, files that are not of the kind, or another data
+            set of that name.
+    """
+    if kind not in KINDS:
+        raise UserError(f"--kind {kind}: it is one of {', '.join(KINDS)}")
+    if not _NAME.fullmatch(name):
+        raise UserError(
+            f"{name!r} cannot name a data set; use small letters, digits and . _ -, like my-pairs"
+        )
+    if folder is None or not folder.is_dir():
+        raise UserError(f"--from {folder or 'DIR'}: no such folder; --kind {kind} needs one with your files")
+    facts = {"kind": kind, **{"pairs": _languages, "text": lambda _: {}, "pictures": _pictures}[kind](folder)}
+    path = data_dir() / name / FILE
+    if path.exists() and _read(path) != made(name, facts):
+        raise UserError(f"{path.parent} is another data set; choose another name, or delete the folder")
+    return facts
+
+
+def write_facts(name: str, facts: dict[str, Any]) -> None:
+    """Keeps a data set of one's own, for later commands."""
+    write_atomic(data_dir() / name / FILE, json.dumps(facts, indent=1).encode())
+
+
+def _read(path: Path) -> DataSet:
+    try:
+        return made(path.parent.name, json.loads(path.read_bytes()))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}); prepare the data set again with --kind") from None
+
+
+def made(name: str, facts: dict[str, Any]) -> DataSet:
+    """The data set of some facts; see :func:`facts_of`."""
+    if facts["kind"] == "pairs":
+        names = {VAL: (("val.{part}", "valid.{part}"),)}
+        return SentencePairs(name=name, parts=tuple(facts["languages"]), names=names, **_FACTS)
+    if facts["kind"] == "text":
+        levels = ("bytes", "chars", "words", "words-min3", "bpe", "gpt2")
+        return Books(name=name, documents="files", levels=levels, **_FACTS)
+    return PictureFolders(
+        name=name, shape=tuple(facts["shape"]), classes=tuple(facts["classes"]), n_classes=len(facts["classes"]),
+        columns=("image", "label"), **_FACTS,
+    )  # fmt: skip
+
+
+def _languages(folder: Path) -> dict[str, Any]:
+    """The languages of ``train.XX``, in the order of the alphabet."""
+    found = sorted({path.name.split(".")[1] for path in folder.glob(f"{TRAIN}.*")})
+    if len(found) != 2:
+        there = ", ".join(found) or "none"
+        raise UserError(
+            f"--from {folder}: pairs are train.XX and train.YY for two languages; there are: {there}"
+        )
+    return {"languages": found}
+
+
+def _pictures(folder: Path) -> dict[str, Any]:
+    """The names of the classes, and the shape ``(H, W, C)`` of the first picture."""
+    classes = sorted(path.name for path in (folder / TRAIN).glob("*") if path.is_dir())
+    if not 2 <= len(classes) <= 255:
+        raise UserError(f"--from {folder}: {len(classes)} folders {TRAIN}/CLASS with pictures, not 2 to 255")
+    first = next(iter(glob_packed(folder / TRAIN / classes[0], "*")), None)
+    if first is None:
+        raise UserError(f"--from {folder}: no picture in {TRAIN}/{classes[0]}")
+    return {"classes": classes, "shape": [*_pixels(first).shape]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PictureFolders(PictureSet):
+    """Pictures in folders by split and class.
+
+    Attributes:
+        classes: names of the folders in each split, in the order of the labels.
+    """
+
+    classes: tuple[str, ...]
+
+    def read(self, folder: Path) -> Splits:
+        return {split: self._labelled(folder / split) for split in self.splits}
+
+    def _labelled(self, folder: Path) -> Labelled:
+        if extra := sorted({path.name for path in folder.glob("*") if path.is_dir()} - {*self.classes}):
+            raise UserError(f"{folder}: class {extra[0]!r} is not among those of {TRAIN}")
+        pictures, labels = [], []
+        for label, name in enumerate(self.classes):
+            for path in glob_packed(folder / name, "*"):
+                pictures.append(_pixels(path))
+                labels.append(label)
+                if pictures[-1].shape != self.shape:
+                    raise UserError(
+                        f"{path} is {pictures[-1].shape}, others are {self.shape}; make them one size"
+                    )
+        images = np.array(pictures, np.uint8).reshape(-1, *self.shape)
+        return Labelled(images, np.array(labels, np.uint8))
+
+
+def _pixels(path: Path) -> Bytes:
+    """The values ``(H, W, C)`` of a picture: one channel for a grey one, else three."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            array = np.asarray(image if image.mode == "L" else image.convert("RGB"), np.uint8)
+    except (UnidentifiedImageError, OSError) as error:
+        raise UserError(f"{path} is not a picture: {error}") from None
+    return array.reshape(*array.shape[:2], -1)
