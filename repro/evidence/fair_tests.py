@@ -35,9 +35,11 @@ class RowRuns(Model):
         seeds: judged seeds; empty for the seeds of the test.
         measured: name of the measurement; empty for the test's.
         protocol: entries that the measurement's protocol must hold.
+        label: of the row where the printed one names another size; empty for the printed one.
     """
 
     run: Text
+    label: str = ""
     config: Annotated[str, Field(pattern="^([0-9a-f]{8,64})?$")] = ""
     seeds: Seeds = ()
     measured: str = ""
@@ -352,9 +354,9 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
 def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Config]) -> str:
     """SHA-256 of all that a declaration fixes: the text, what is claimed of the rows, the configurations of the runs.
 
-    An extension is left out, and so is the setting that the test's sweep chooses for each row: the gate asks whether it
-    is the best of the declared values. A field that the models get later must be left out here where it is not set:
-    else every declaration in the ledger would differ.
+    Labels and an extension are left out, and so is the setting that the test's sweep chooses for each row: the gate
+    asks whether it is the best of the declared values. A field that the models get later must be left out here where it
+    is not set: else every declaration in the ledger would differ.
 
     Args:
         test: declared.
@@ -364,6 +366,7 @@ def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Co
     fixed = test.model_dump(mode="json", exclude={"extended_to"})
     swept = test.tuned.key if isinstance(test.tuned, Sweep) else None
     for row, run in test.rows.items():
+        del fixed["rows"][row]["label"]
         config = config_of(run.run, test.scale, run.config)
         fixed["rows"][row]["config"] = signature_hash({k: v for k, v in config.items() if short(k) != swept})
     fixed["order"] = [claim.table, claim.metric, *test.rows]

@@ -197,7 +197,7 @@ def _row_results(comparison: Comparison, paper: Paper, test: FairTest) -> Iterat
         numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
         yield RowResult(
             row,
-            table.rows[row].label,
+            run.label or table.rows[row].label,
             run,
             config,
             printed.numbers[i],

@@ -196,7 +196,8 @@ def test_what_is_claimed_of_the_rows_is_fixed_too(fixed):
     assert fixed(swapped) != fixed(ORDER)
 
 
-def test_an_extension_and_the_writing_of_a_file_change_nothing(fixed):
+def test_labels_an_extension_and_the_writing_of_a_file_change_nothing(fixed):
+    assert fixed(TEST.replace("base: toy/base", "base: {run: toy/base, label: Smaller}")) == fixed()
     assert fixed(TEST.replace("core_hours: 0.5", "core_hours: 0.5\n    extended_to: 1-5")) == fixed()
     assert fixed(TEST.replace("core_hours: 0.5", "core_hours: 0.50\n    seeds: [1, 2, 3]")) == fixed()
 

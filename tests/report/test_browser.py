@@ -59,7 +59,7 @@ def test_from_the_first_screen_to_a_test_and_to_all_runs(site, folder):
         ("A Toy Paper (2020)", "A Toy Paper"),
         ("Big has more BLEU than base after 100 updates.", "Big has more BLEU than base after 100 updates."),
         ("runs", "Runs"),
-        ("Overview", "Overview"),
+        ("Overview", "repro"),
     ):
         find = f"[...document.querySelectorAll('a')].find(a => a.textContent === {link!r}).href"
         site.open(site.run(find))

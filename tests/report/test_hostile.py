@@ -10,6 +10,7 @@ from repro.evidence.verified import DIFFERS, Verified, keep
 from repro.record import Measurement, write_record
 from repro.report.formats.terminal import diff_runs, render, show_run, terminal_table
 from repro.report.render import drawn, figures_of, pages, tables
+from repro.report.views.first_screen import COMMANDS
 from repro.report.views.rows import list_grid, list_rows
 from repro.report.views.tests import document_of_tests
 from tests.report.fakes import HEAD, PUBLISHED, TEST, House, make_record
@@ -31,7 +32,7 @@ TEXTS = {
 }
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "nav", "main", "footer", "div", "p", "span", "img", "a", "code",
-    "h1", "h2", "h3", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
+    "pre", "h1", "h2", "h3", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
 }  # fmt: skip
 
 
@@ -161,7 +162,7 @@ def test_figures_are_well_formed_and_hold_only_shapes(poisoned):
 def test_markdown_has_no_markup_of_it(poisoned):
     for name, output in poisoned[2].items():
         if name.endswith(".md"):
-            body = output.split("\n", 1)[1]
+            body = output.split("\n", 1)[1].replace(f"```sh\n{COMMANDS}\n```", "")
             assert not re.search(r"<(?!!--)", body), name
             assert not re.search(r"(?<!\\)\]\((?!\.\./plots/|tests\.md#|toy\.md\))", body), name
             assert not re.search(r"(?<!\\)`", body), name

@@ -103,10 +103,18 @@ def test_effects_are_grouped_by_test_and_say_whether_they_count(house):
         "Big has more BLEU than base after 100 updates. Scale small: not a fair test (not declared)."
     )
     assert not counts
-    assert (effect.rows, effect.published) == (("big", "base"), pytest.approx(100 * 2 / 28))
+    assert (effect.rows, effect.published) == (("Big", "Base"), pytest.approx(100 * 2 / 28))
     declare(house)
     (plot,) = effects(read_evidence())
     assert plot.content.groups[0][1]
+
+
+def test_a_label_of_the_test_goes_before_the_printed_one(house):
+    run(house)
+    text = (house.results / "tests" / "toy.yaml").read_text()
+    house.test(text.replace("base: toy/base", "base: {run: toy/base, label: 'Base, 100 tokens'}"))
+    ((_, _, (effect,)),) = effects(read_evidence())[0].content.groups
+    assert effect.rows == ("Big", "Base, 100 tokens")
 
 
 def test_a_check_of_the_code_says_so_and_does_not_count(house):

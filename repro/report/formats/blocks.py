@@ -53,6 +53,13 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
+class Code:
+    """Lines of a shell."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Bullets:
     """A list."""
 
@@ -92,5 +99,5 @@ class Figure:
     caption: str
 
 
-Block = Heading | Paragraph | Bullets | Grid | Figure
+Block = Heading | Paragraph | Code | Bullets | Grid | Figure
 Document = list[Block]

@@ -13,6 +13,7 @@ from repro.report.formats.blocks import (
     Block,
     Bullets,
     Cell,
+    Code,
     Document,
     Figure,
     Grid,
@@ -80,6 +81,8 @@ def _block(block: Block, plots: str, pages: str) -> str:
             return f'<h{level} id="{escape(block.anchor)}">{escape(text)}</h{level}>'
         case Paragraph(text):
             return f"<p>{_linked(text)}</p>"
+        case Code(text):
+            return f'<pre class="scroll" tabindex="0"><code>{escape(text)}</code></pre>'
         case Bullets(items):
             return "<ul>\n" + "\n".join(f"<li>{_linked(item)}</li>" for item in items) + "\n</ul>"
         case Figure(name, caption):

@@ -2,7 +2,18 @@
 
 from collections.abc import Sequence
 
-from repro.report.formats.blocks import Block, Bullets, Cell, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.formats.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Code,
+    Document,
+    Figure,
+    Grid,
+    Heading,
+    Link,
+    Paragraph,
+)
 from repro.text import NOTHING, clean
 
 NOTICE = (
@@ -46,6 +57,8 @@ def _block(block: Block) -> str:
             return f"\\{'sub' * min(2, level - 1)}section*{{{escape(text)}}}"
         case Paragraph(text):
             return escape(text)
+        case Code(text):
+            return f"\\begin{{verbatim}}\n{text}\n\\end{{verbatim}}"
         case Bullets(items):
             lines = "\n".join(f"\\item {escape(item)}" for item in items)
             return f"\\begin{{itemize}}\n{lines}\n\\end{{itemize}}"

@@ -13,7 +13,7 @@ from repro.errors import UserError
 from repro.evidence.published import Paper, load_paper
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord, made_by
-from repro.report.formats.blocks import Block, Bullets, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Link, Paragraph
 from repro.report.views.runs import commit
 from repro.report.views.words import at_scale
 
@@ -84,6 +84,8 @@ def _block(block: Block) -> str:
     match block:
         case Heading(_, words) | Paragraph(words):
             return textwrap.fill(text.clean(words), WIDTH)
+        case Code(lines):
+            return lines
         case Bullets(items):
             return "\n".join(f"- {text.clean(item)}" for item in items)
         case Grid(header, rows):

@@ -18,6 +18,7 @@ STYLE = Path(__file__).with_name("figures.mplstyle")
 # The colours of the style, and what they become on a dark page.
 DARK = {
     "#ffffff": "#13171c", "#1c2127": "#e4e7eb", "#7d8590": "#727c88", "#d9dde2": "#343b44",
+    "#7a4fb5": "#b494e8", "#5c6670": "#9aa5b1", "#c2334d": "#ff8095",
     "#00639c": "#4aa8e0", "#c94f00": "#ff8a3d", "#00845f": "#2fc79c", "#b0578c": "#e39cc4",
     "#a38600": "#ead44f", "#3596cc": "#a9dcf7",
 }  # fmt: skip

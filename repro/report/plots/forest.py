@@ -13,7 +13,7 @@ from repro.report.plots.panels import EDGE, WIDTH, legend
 from repro.text import clean
 
 TITLE = "All tests of the paper: how far each row is ahead of the next"
-ROW, LETTERS = 17, 110  # pixels of a line; letters of a line of words
+ROW, LETTERS, LABEL = 17, 110, 46  # pixels of a line; letters of a line of words, and of a label
 LONGEST = 100.0  # per cent: what reaches further is cut, with an arrow at its end
 PAPER: dict[str, Any] = {"color": "#c94f00", "marker": "D", "markersize": 4, "linestyle": "none"}
 COUNTS: dict[str, Any] = {"color": "#00639c", "marker": "o", "markeredgewidth": 1.2, "linestyle": "none"}
@@ -33,9 +33,11 @@ def forest(content: Forest) -> Figure:
         words.set(in_layout=False, backgroundcolor="#ffffff")
         y += head.count("\n") + 1
         for effect in group:
-            ticks[y] = clean(" over ".join(effect.rows))
-            _effect(axes, effect, y, COUNTS if counts else HOLLOW)
-            y += 1
+            label = textwrap.fill(clean(" over ".join(effect.rows)), LABEL)
+            middle = y + label.count("\n") / 2
+            ticks[middle] = label
+            _effect(axes, effect, middle, COUNTS if counts else HOLLOW)
+            y += label.count("\n") + 1
         y += 0.5
     figure.set_size_inches(WIDTH / 72, (ROW * y + 100) / 72)
     axes.set(ylim=(y - 0.5, -0.7), xlabel="ahead by, %")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from repro import text
 from repro.evidence.gate import LAST
-from repro.evidence.outcomes import PARTS, Tested
+from repro.evidence.outcomes import PARTS, Effect, Tested
 from repro.evidence.table import Evidence
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Forest, Panel
@@ -28,10 +28,18 @@ def effects(evidence: Evidence) -> list[Plot]:
     """A forest ``<paper>--effects.svg`` for each paper whose tests have effects."""
     plots = []
     for key, tested in evidence.tested.items():
-        if groups := [(f"{t.test.says} {status_line(t)}", t.counts, t.effects) for t in tested if t.effects]:
+        if groups := [
+            (f"{t.test.says} {status_line(t)}", t.counts, _labelled(t)) for t in tested if t.effects
+        ]:
             words = f"{key}: by how many per cent each row is ahead of the next, ours and the paper's"
             plots.append(Plot(file_name(key, "effects"), EFFECTS, words, Forest(groups)))
     return plots
+
+
+def _labelled(one: Tested) -> list[Effect]:
+    """The effects of a test, its rows by their labels."""
+    label = {result.row: result.label for result in one.results}
+    return [replace(e, rows=(label[e.rows[0]], label[e.rows[1]])) for e in one.effects]
 
 
 def pictures(evidence: Evidence) -> list[Plot]:

@@ -9,12 +9,19 @@ from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, summarised
 from repro.evidence.table import Evidence
 from repro.report import parity
-from repro.report.formats.blocks import Bullets, Cell, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.formats.blocks import Bullets, Cell, Code, Document, Figure, Grid, Heading, Link, Paragraph
 from repro.report.plots.plot import Plot
 from repro.report.plots.tested import ALL
 from repro.report.views.tests import grid_of_tests
 from repro.report.views.words import WORDS
 
+WHAT = (
+    "repro trains the models of eight Transformer papers from YAML recipes, on a laptop or a GPU cluster, and prints "
+    "each result next to the published number. In a clone, two commands install it, train a model and show its paper:"
+)
+COMMANDS = """\
+pip install -r requirements.lock && pip install --no-deps -e . && repro run attention-is-all-you-need/base --scale cpu
+repro list attention-is-all-you-need"""
 HEADER = (
     "Paper",
     "Same function",
@@ -42,8 +49,8 @@ def summary(found: Evidence) -> Document:
 
 
 def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
-    """The first screen, then the picture and the tests of each paper, and the words that verdicts use."""
-    document: Document = [Heading(1, "Overview"), *summary(found)]
+    """What the project is, the first screen, the picture and the tests of each paper, and the words of verdicts."""
+    document: Document = [Heading(1, "repro"), Paragraph(WHAT), Code(COMMANDS), *summary(found)]
     document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
         document.append(Heading(2, paper.short_title))

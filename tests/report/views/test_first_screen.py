@@ -6,8 +6,9 @@ from dataclasses import replace
 from repro.evidence.official import PARITY as FILE
 from repro.evidence.official import SIZES
 from repro.evidence.table import read_evidence
+from repro.paths import PROJECT
 from repro.report.formats import markdown
-from repro.report.views.first_screen import overview, rungs_grid, shown, summary
+from repro.report.views.first_screen import COMMANDS, overview, rungs_grid, shown, summary
 from repro.report.views.words import WORDS
 from tests.report.fakes import UNTESTED
 from tests.report.test_parity import FOUND, write
@@ -18,6 +19,10 @@ def line():
     found = read_evidence()
     (row,) = rungs_grid(found, found.papers).rows
     return row[1:]
+
+
+def test_the_commands_are_those_of_the_readme():
+    assert f"```sh\n{COMMANDS}\n```" in (PROJECT / "README.md").read_text(encoding="utf-8")
 
 
 def test_nothing_is_shown_by_nothing(house):
