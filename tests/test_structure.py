@@ -14,10 +14,10 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2040,
+    "cli": 2055,
     "data": 6245,
     "evidence": 2440,
-    "experiment": 2700,
+    "experiment": 2705,
     "launch": 2415,
     "mirror": 435,
     "models": 1135,

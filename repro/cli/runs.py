@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,6 +30,7 @@ FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
 ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
 SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
+LOGGERS = ("csv", "tensorboard")
 
 
 def register(verbs: Verbs) -> None:
@@ -49,6 +51,11 @@ def register(verbs: Verbs) -> None:
     target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     add_grid(run)
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
+    run.add_argument(
+        "--logger",
+        choices=LOGGERS,
+        help="also write the curves as this logger of Lightning's does, in the run's folder",
+    )
     kept = run.add_mutually_exclusive_group()
     kept.add_argument(
         "--no-record", action="store_true", help="of a trial: keep the record in the run's folder only"
@@ -217,6 +224,7 @@ def run_one(args: argparse.Namespace) -> int:
             if seed is None
             else SeedChoice(0, (seed,))
         )
+        flags += ["--logger", args.logger] if args.logger else []
         runs: list[tuple[str, list[str]]] = []
         for point in parse_grid(args.grid, args.overrides):
             one = load_recipe(args.experiment, args.scale, point)
@@ -229,6 +237,10 @@ def run_one(args: argparse.Namespace) -> int:
             print(f"compare  `repro compare {' '.join(dict.fromkeys(run for run, _ in runs))}`")
         return code
     seed = recipe.seeds[0] if seed is None else seed
+    if args.logger == "tensorboard" and not any(map(find_spec, ("tensorboard", "tensorboardX"))):
+        raise UserError(
+            "--logger tensorboard needs a package; `pip install tensorboard`, or take --logger csv"
+        )
     if args.smoke:
         from repro.experiment.run import smoke
 
@@ -237,7 +249,7 @@ def run_one(args: argparse.Namespace) -> int:
         return EXIT_OK
     words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, shlex.join(words), request, args.accept_changes, not args.no_record)
+        record = _run(recipe, seed, shlex.join(words), request, args)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -312,19 +324,21 @@ def _ended(process: BaseProcess, request: StopRequest, end: float) -> int:
 
 
 def _run(
-    recipe: Recipe, seed: int, command: str, request: StopRequest, accept_changes: bool, keep: bool
+    recipe: Recipe, seed: int, command: str, request: StopRequest, args: argparse.Namespace
 ) -> RunRecord:
     from repro.evidence.goals import expected
     from repro.experiment.run import finished_record, run
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
-    for results in {results_dir(), trials_dir()} if keep else ():
+    for results in () if args.no_record else {results_dir(), trials_dir()}:
         require_writable(results / "runs")
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)
     published = expected(recipe) if recipe.scale == "paper" else {}
-    return run(recipe, seed, command, request, published, accept_changes, keep)
+    return run(
+        recipe, seed, command, request, published, args.accept_changes, not args.no_record, args.logger or ""
+    )
 
 
 def require_writable(folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import IO, Any
 import lightning.pytorch as pl
 import torch
 import yaml
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from repro import mirror
 from repro.errors import Preempted, UserError
@@ -37,6 +38,7 @@ from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit
 
 BRIEFLY_S = 0.25  # how long a run waits for its folder; `repro status` holds it during a check
+LOGGERS = {"csv": CSVLogger, "tensorboard": TensorBoardLogger}
 IN_JOB_S = 300.0  # in a Slurm job: a dying attempt may hold it, and a task that is refused fails for good
 
 
@@ -48,6 +50,7 @@ def run(
     published: Mapping[str, float] | None = None,
     accept_changes: bool = False,
     keep: bool = True,
+    logger: str = "",
 ) -> RunRecord:
     """Trains, tests and records; resumes an interrupted run; of a finished one, only reads the record.
 
@@ -59,6 +62,7 @@ def run(
         published: published numbers by the measurement's name; shown on W&B next to ours.
         accept_changes: whether to resume with other code, packages or another device; see :attr:`RunRecord.mixed`.
         keep: whether the record is added to the results; a trial's need not be.
+        logger: ``csv`` or ``tensorboard``: Lightning's logger, which also writes the curves into the run's folder.
 
     Raises:
         UserError: a recipe that cannot be built, a missing store, a folder in use or not writable; or a run that may be
@@ -81,6 +85,8 @@ def run(
             )
         with reported(current):
             start(current, resume, published)
+            if logger and current.trainer.is_global_zero:
+                current.trainer.loggers.append(LOGGERS[logger](current.folder, name=logger))
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)

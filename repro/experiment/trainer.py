@@ -39,6 +39,7 @@ SUPPORTED = frozenset({
     "callbacks", "plugins", "profiler", "detect_anomaly", "log_every_n_steps", "enable_progress_bar",
 })  # fmt: skip
 INSTEAD = {
+    "logger": "`repro run --logger csv` or `tensorboard` adds one of Lightning's",
     "max_time": "trainer.max_steps or `stop` ends a run",
     "max_epochs": "trainer.max_steps or `stop` ends a run",
     "fast_dev_run": "--trainer.max_steps 2 tries a recipe",

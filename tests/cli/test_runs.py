@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from repro.cli import runs
 from repro.cli.runs import conclude, parse_overrides, same_weights
 from repro.events import EventLog, status
 from repro.record import RunRecord, write_record
@@ -49,6 +50,19 @@ def test_what_counts_for_nothing_is_recorded_among_the_trials(
     assert call("run", TINY, "--scale", "cpu", "--seed", "102", "--no-record").code == 0
     assert len(list((workshop.root / "trials").rglob("*.json"))) == 3
     assert call("show", f"{TINY}/cpu/s102", "--json").code == 0
+
+
+def test_a_logger_of_lightnings_writes_the_curves_too(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert call("run", TINY, "--scale", "cpu", "--seeds", "1", "--logger", "csv").code == 0
+    (path,) = workshop.runs.glob(f"{TINY}/cpu/s1-*/csv/version_0/metrics.csv")
+    names = path.read_text().splitlines()[0].split(",")
+    assert {"step", "train/loss", "val/bleu", "test/bleu"} <= set(names)
+    (record,) = workshop.records()
+    assert json.loads(record.read_text())["overrides"] == []
+    monkeypatch.setattr(runs, "find_spec", lambda name: None)
+    call("run", TINY, "--scale", "cpu", "--logger", "tensorboard").refused("pip install tensorboard")
 
 
 def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None:
