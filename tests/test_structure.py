@@ -14,11 +14,11 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2055,
+    "cli": 2070,
     "data": 6245,
     "evidence": 2440,
     "experiment": 2705,
-    "launch": 2415,
+    "launch": 2475,
     "mirror": 435,
     "models": 1135,
     "nn": 4550,

@@ -57,6 +57,12 @@ def register(verbs: Verbs) -> None:
 
     doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
     doctor.add_argument("--json", action="store_true")
+    cluster = doctor.add_argument(
+        "--cluster",
+        metavar="PROFILE",
+        help="only whether ranks on two nodes of it meet: a job of seconds, waited for",
+    )
+    completed(cluster, complete_clusters)
     doctor.set_defaults(handler=examine)
 
 
@@ -167,9 +173,9 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
 def examine(args: argparse.Namespace) -> int:
     from dataclasses import asdict
 
-    from repro.cli.doctor import checks
+    from repro.cli.doctor import checks, meeting
 
-    results = checks()
+    results = {args.cluster: meeting(args.cluster)} if args.cluster else checks()
     if args.json:
         print(json.dumps([{"name": name, **asdict(check)} for name, check in results.items()], indent=1))
     else:

@@ -274,6 +274,19 @@ def slurm() -> Check:
     )
 
 
+def meeting(cluster: str) -> Check:
+    """Ranks on two nodes of a cluster, in a job of its own, meet over gloo and see one folder of runs."""
+    from repro.launch.slurm.meeting import Unmet, meet
+
+    remedy = (
+        "nodes must share the folder of runs; GLOO_SOCKET_IFNAME in `env` of the profile names the network"
+    )
+    try:
+        return Check(OK, "; ".join(meet(cluster)))
+    except Unmet as error:
+        return Check(FAIL, str(error), remedy)
+
+
 def datasets_state() -> Check:
     """Checks whether ``repro data prepare`` may reach the hub."""
     version = metadata.version("datasets")

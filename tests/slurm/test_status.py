@@ -150,3 +150,17 @@ def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
     cluster.until(lambda: not cluster.run("squeue", "-h").stdout, "an empty queue", 90)
     assert project.repro("cancel", "--all").out.startswith("nothing to cancel")
     assert row_of(project, str(second["run_id"]))["state"] == "cancelled"
+
+
+def test_doctor_lets_two_nodes_meet(project: Project) -> None:
+    said = project.repro("doctor", "--cluster", "local").out
+    assert said.startswith("ok    local")
+    assert "node1: torch" in said
+    assert "node2: torch" in said
+
+    path = f"export PATH={project.root / 'bin'}:{PYTHON.parent}:$PATH"
+    project.profile("apart", setup=[path, "export REPRO_RUNS=/dev/shm"])  # each node has its own
+    failed = project.repro("doctor", "--cluster", "apart", check=False)
+    assert failed.code == 1
+    assert failed.out.startswith("fail  apart")
+    assert "does not see what other nodes write to /dev/shm" in failed.out

@@ -72,25 +72,27 @@ def render_script(
     dependency: str | None = None,
     remark: str | None = None,
     flags: Sequence[str] = (),
+    rank: str = "",
 ) -> str:
     """The script of one job.
 
     Args:
-        job: its runs, one array task each; one without runs makes the tables.
+        job: its runs, one array task each; one without runs makes the tables, or runs ``rank``.
         profile: the cluster.
         places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
         dependency: what it waits for, in Slurm's words or with placeholders.
         remark: the user's comment.
         flags: of `repro run`, beside the settings.
+        rank: Python code of a rank on each node, for a job without runs.
 
     Raises:
         UserError: a value that cannot be written into a script.
     """
     if profile.container is not None:
         _check_mounts(places)
-    template = "job.sbatch.j2" if job.tasks else "tables.sbatch.j2"
+    template = "job" if job.tasks else "meeting" if rank else "tables"
     name = validation.job_name(job.name)
-    script = _template(template).render(
+    script = _template(f"{template}.sbatch.j2").render(
         job_name=name,
         comment=_comment(places.submission.name, name, remark),
         dependency=_dependency(dependency),
@@ -103,6 +105,7 @@ def render_script(
         array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run, flags) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
+        rank=rank,
     )
     validation.refuse_secrets("the script", script)
     return script

@@ -1,0 +1,81 @@
+"""``repro doctor --cluster``: a job of seconds tells whether a run on several nodes of a cluster could work."""
+
+import os
+import shutil
+from pathlib import Path
+
+from repro.errors import ReproError, UserError
+from repro.files import write_atomic
+from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.profile import load_profile
+from repro.launch.slurm.queue import call_slurm, complaint
+from repro.launch.slurm.render import current_places, render_script
+from repro.launch.slurm.sbatch import environment
+from repro.launch.slurm.snapshot import read_sources, write_snapshot
+
+PATIENCE_S = 1800.0  # the job may wait for nodes
+NAME = "doctor"
+# What each rank does: it meets the others, leaves a file in the folder of the runs, and looks for theirs.
+RANK = """\
+import datetime, os, platform, socket, sys
+from pathlib import Path
+import torch, torch.distributed as dist
+rank, world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+dist.init_process_group("gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
+marks = [Path(os.environ["REPRO_RUNS"], "slurm", f".met-{os.environ['SLURM_JOB_ID']}-{r}") for r in range(world)]
+marks[rank].parent.mkdir(parents=True, exist_ok=True)
+marks[rank].touch()
+total = torch.tensor([rank + 1.0])
+dist.all_reduce(total)
+seen = all(mark.exists() for mark in marks)
+dist.barrier()
+marks[rank].unlink()
+gpus = torch.cuda.device_count()
+print(f"{socket.gethostname()}: torch {torch.__version__}, {gpus} GPUs, Python {platform.python_version()}", flush=True)
+if not seen:
+    sys.exit(f"{socket.gethostname()} does not see what other nodes write to {marks[0].parent}")
+sys.exit(int(total.item() != world * (world + 1) / 2))
+"""
+
+
+class Unmet(ReproError):
+    """The job ran, and failed."""
+
+
+def meet(cluster: str) -> list[str]:
+    """Runs the job and waits for it.
+
+    Args:
+        cluster: name of a profile.
+
+    Returns:
+        What each node said, sorted.
+
+    Raises:
+        UserError: no such profile, or Slurm refuses the job.
+        Unmet: it failed; with the last lines of its log.
+    """
+    profile = load_profile(cluster)
+    places = current_places(NAME)
+    folder = places.submission
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "logs").mkdir(parents=True)
+    write_snapshot(folder / "code", read_sources()[0])
+    script = folder / "meeting.sbatch"
+    write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, rank=RANK).encode())
+    done = call_slurm(
+        ["sbatch", "--wait", "--parsable", str(script)], environment(profile, os.environ), PATIENCE_S
+    )
+    said = _log(folder / "logs")
+    if done.returncode and not said:
+        raise UserError(f"sbatch: {complaint(done)}; look at the cluster profile {cluster}")
+    if done.returncode:
+        raise Unmet(f"the job failed: {said[-1]}; its log is in {folder / 'logs'}")
+    return sorted(said)
+
+
+def _log(folder: Path) -> list[str]:
+    """The lines of the log; those of Slurm itself only where there are no others."""
+    lines = [line for path in folder.glob("*.log") for line in path.read_text(errors="replace").splitlines()]
+    own = [line for line in lines if line.strip() and not line.startswith(("srun: ", "slurmstepd"))]
+    return own or lines
