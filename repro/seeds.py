@@ -126,9 +126,7 @@ def unjudged(experiment: str, seeds: Iterable[int], judged: Sequence[int]) -> li
     lines = []
     if others:
         why = f"not among its judged seeds {show_ranges(judged)}"
-        lines.append(f"{experiment}, seed {show_ranges(others)}: {why}; recorded, not judged")
+        lines.append(f"{experiment}, seed {show_ranges(others)}: {why}; not judged")
     if tuning:
-        lines.append(
-            f"{experiment}, seed {show_ranges(tuning)}: for tuning (from {TUNING} on); recorded, not judged"
-        )
+        lines.append(f"{experiment}, seed {show_ranges(tuning)}: for tuning (from {TUNING} on); not judged")
     return lines

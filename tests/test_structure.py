@@ -14,16 +14,16 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2070,
-    "data": 6245,
+    "cli": 2080,
+    "data": 6270,
     "evidence": 2440,
-    "experiment": 2705,
+    "experiment": 2710,
     "launch": 2475,
     "mirror": 435,
     "models": 1135,
     "nn": 4550,
-    "report": 2305,
-    "repro": 1415,
+    "report": 2310,
+    "repro": 1410,
     "tasks": 3100,
     "training": 915,
     "verify": 155,

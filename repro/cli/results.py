@@ -75,6 +75,11 @@ def list_rows(args: argparse.Namespace) -> int:
     from repro.evidence.table import read_evidence
     from repro.report.views.rows import list_rows as rows_of
 
+    if args.paper and args.paper not in complete_papers("") and (own := _recipes_of(args.paper)):
+        from repro.report.formats.terminal import text_table
+
+        print(json.dumps(own, indent=1) if args.json else text_table((row.values() for row in own), own[0]))
+        return 0
     evidence = read_evidence(_known(args.paper))
     if args.json:
         print(json.dumps(rows_of(evidence), indent=1))
@@ -84,6 +89,14 @@ def list_rows(args: argparse.Namespace) -> int:
 
         print(render(listing(evidence, args.paper)))
     return name_damaged(evidence.comparison.damaged)
+
+
+def _recipes_of(paper: str) -> list[dict[str, str]]:
+    """The recipes of a paper or study without published numbers."""
+    names = [name for name in experiments() if name.partition("/")[0] == paper]
+    scales = {name: scales_of(name) for name in names}
+    titles = {name: str(load_recipe(name, scales[name][0]).config["title"]) for name in names}
+    return [{"recipe": name, "title": titles[name], "scales": ", ".join(scales[name])} for name in names]
 
 
 def list_mine() -> int:

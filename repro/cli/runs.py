@@ -120,8 +120,8 @@ def add_experiment(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
     parser.set_defaults(overrides=[])
     parser.epilog = (
-        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; each key alone is set: "
-        "give the end of a schedule beside the number of updates, and every key that has a width or a vocabulary's size"
+        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; keys that state one "
+        "quantity (updates of a schedule, widths, sizes of the vocabulary) follow"
     )
 
 
@@ -231,10 +231,10 @@ def run_one(args: argparse.Namespace) -> int:
             words = [word for key, value in point for word in (f"--{key}", json.dumps(value))]
             seeds = named.select(one.seeds)
             start = [(one.run_id(s), run_words(args.experiment, args.scale, s)) for s in seeds]
-            runs += [(run, [*begin, *words, *flags]) for run, begin in start]
+            runs += [(" ".join([run, *words]), [*begin, *words, *flags]) for run, begin in start]
         code = run_each(runs)
         if code == EXIT_OK:
-            print(f"compare  `repro compare {' '.join(dict.fromkeys(run for run, _ in runs))}`")
+            print(f"compare  `repro compare {' '.join(dict.fromkeys(run.split()[0] for run, _ in runs))}`")
         return code
     seed = recipe.seeds[0] if seed is None else seed
     if args.logger == "tensorboard" and not any(map(find_spec, ("tensorboard", "tensorboardX"))):
@@ -266,7 +266,7 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
     On Linux the processes are forks of this one, which imports what runs need once: a run starts seconds earlier.
 
     Args:
-        runs: run ids and the arguments of ``repro``.
+        runs: run ids, with settings for people, and the arguments of ``repro``.
         hours: after this time the current run is asked to stop, and no other starts.
 
     Returns:

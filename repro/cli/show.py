@@ -170,8 +170,7 @@ def own_runs() -> list[RunRecord]:
     """The runs that have a folder here, and the records of trials (of a project all of its records), by run id."""
     kept = {r.run_id: r for r in read_records(trials_dir() / "runs").good}
     for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}"):
-        record = path.with_name(RECORD_FILE)
-        if one := read_record(record) if record.is_file() else unfinished(path.parent):
+        if one := run_in(path.parent):
             kept[one.run_id] = one
     return [kept[run] for run in sorted(kept)]
 
@@ -186,7 +185,7 @@ def _named(word: str, records: Records) -> list[RunRecord]:
     events_files = runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
     started = {path.parent.relative_to(runs_dir()).as_posix() for path in events_files}
     begun = _beginning(word, by_id.keys() | started)
-    either = (by_id.get(run) or unfinished(runs_dir() / run) for run in begun)
+    either = (by_id.get(run) or run_in(runs_dir() / run) for run in begun)
     some = exact or [one for one in either if one]
     if begun and not some:
         state = status(runs_dir() / begun[0])
@@ -194,6 +193,12 @@ def _named(word: str, records: Records) -> list[RunRecord]:
     if not some:
         raise UserError(f"no run {word!r} has a record{nearest(word, by_id)}; `repro run` makes one")
     return some
+
+
+def run_in(folder: Path) -> RunRecord | None:
+    """The record in a run's folder, or what its events say so far."""
+    record = folder / RECORD_FILE
+    return read_record(record) if record.is_file() else unfinished(folder)
 
 
 def unfinished(folder: Path) -> RunRecord | None:

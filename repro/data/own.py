@@ -11,14 +11,15 @@ pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import TRAIN, VAL, DataSet
-from repro.data.packed import glob_packed
+from repro.data.data_set import TEST, TRAIN, VAL, DataSet
+from repro.data.packed import glob_packed, sha256_of, sha256_of_file
 from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
 from repro.data.sets.text.text_sets import Books
 from repro.data.sets.translation.pairs import SentencePairs
@@ -37,6 +38,12 @@ def own_data_sets() -> dict[str, DataSet]:
     return {path.parent.name: _read(path) for path in sorted(data_dir().glob(f"*/{FILE}"))}
 
 
+def kind_of(name: str) -> str | None:
+    """The kind of a data set of one's own; None of another."""
+    path = data_dir() / name / FILE
+    return _facts(path).get("kind") if path.exists() else None
+
+
 def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
     """The kind of a data set and what its files tell: the languages of pairs, the classes and shape of pictures.
 
@@ -52,10 +59,12 @@ def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
         )
     if folder is None or not folder.is_dir():
         raise UserError(f"--from {folder or 'DIR'}: no such folder; --kind {kind} needs one with your files")
-    facts = {"kind": kind, **{"pairs": _languages, "text": lambda _: {}, "pictures": _pictures}[kind](folder)}
+    plain: tuple[str, Callable[[Path], dict[str, Any]]] = "**/*.txt*", lambda _: {}
+    pattern, found = {"pairs": ("*.*", _languages), "text": plain, "pictures": ("*/*/*", _pictures)}[kind]
+    facts = {"kind": kind, "files": hash_of(folder, pattern), **found(folder)}
     path = data_dir() / name / FILE
-    if path.exists() and _read(path) != made(name, facts):
-        raise UserError(f"{path.parent} is another data set; choose another name, or delete the folder")
+    if path.exists() and _facts(path) != facts:
+        raise UserError(f"{path.parent} was made of other files; choose another name, or delete the folder")
     return facts
 
 
@@ -64,11 +73,24 @@ def write_facts(name: str, facts: dict[str, Any]) -> None:
     write_atomic(data_dir() / name / FILE, json.dumps(facts, indent=1).encode())
 
 
+def hash_of(folder: Path, pattern: str) -> str:
+    """SHA-256 over the names and contents of files, hidden ones left out."""
+    paths = sorted(p for p in folder.glob(pattern) if p.is_file() and not p.name.startswith("."))
+    return sha256_of(f"{p.relative_to(folder)} {sha256_of_file(p)}\n".encode() for p in paths)
+
+
 def _read(path: Path) -> DataSet:
     try:
-        return made(path.parent.name, json.loads(path.read_bytes()))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}); prepare the data set again with --kind") from None
+        return made(path.parent.name, _facts(path))
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
 
 
 def made(name: str, facts: dict[str, Any]) -> DataSet:
@@ -121,6 +143,8 @@ class PictureFolders(PictureSet):
         return {split: self._labelled(folder / split) for split in self.splits}
 
     def _labelled(self, folder: Path) -> Labelled:
+        if not folder.is_dir():
+            raise UserError(f"no folder {folder}; pictures are in {TRAIN}/CLASS/* and {TEST}/CLASS/*")
         if extra := sorted({path.name for path in folder.glob("*") if path.is_dir()} - {*self.classes}):
             raise UserError(f"{folder}: class {extra[0]!r} is not among those of {TRAIN}")
         pictures, labels = [], []

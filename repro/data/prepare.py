@@ -8,7 +8,7 @@ from typing import Any
 from repro.data import store
 from repro.data.manifest import store_path, variants
 from repro.data.options import Options
-from repro.data.own import facts_of, made, write_facts
+from repro.data.own import facts_of, kind_of, made, write_facts
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
 from repro.errors import UserError
 from repro.files import alone
@@ -68,6 +68,7 @@ def prepare(
     """
     if kind is not None and name in DATA_SETS:
         raise UserError(f"{name} is a data set already; give yours another name, or leave out --kind {kind}")
+    kind = kind or (kind_of(name) if from_dir is not None else None)
     facts = facts_of(name, kind, from_dir) if kind is not None else None
     data_set = find_data_set(name) if facts is None else made(name, facts)
     options = Options(from_dir, vocab_size, size, tokenizer, level)

@@ -325,6 +325,8 @@ def make_store(
     finally:
         writer.abandon()
         shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):  # it is not empty
+            final.parent.rmdir()
     return final
 
 

@@ -51,7 +51,11 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
         cause = f"must be {' or '.join(names)}, not {value!r}"
     if match := re.search(r"module '(.+)' has no attribute '(.+)'", cause):
         cause = f"{match[1]} has no {match[2]!r}{nearest(match[2], dir(_located(match[1], importable)))}"
-    cause = re.sub(" not allowed, denied.*", f" not allowed; choose from: {', '.join(importable)}", cause)
+    cause = re.sub(
+        " not allowed, denied.*",
+        f" not allowed; choose from: {', '.join(importable)}, or name its package in repro.yaml",
+        cause,
+    )
     return f"{'.'.join(place)}: {cause}"[:400].removeprefix(": ")
 
 

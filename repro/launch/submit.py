@@ -58,13 +58,13 @@ def dry_run(request: Request, check: Callable[[Plan], None] = accept) -> tuple[P
     plan = make_plan(request, *queued_runs(tasks), read_limits())
     summary = summarise(plan)
     if plan.jobs:
-        check(plan)
-        read_sources()  # what would stop the snapshot
-        try:
+        try:  # before the check, which takes longer
             for script in plan.first_scripts() if shutil.which("sbatch") else ():
                 test_script(script, plan.profile)
         except Unanswered as error:
             unknown += [f"Slurm was not asked whether it takes the jobs: {error}"]
+        check(plan)
+        read_sources()  # what would stop the snapshot
     return plan, [*summary, *unknown]
 
 

@@ -18,6 +18,7 @@ from repro.report.plots.rows import curve_panel, metrics_of
 from repro.yamls import short
 
 FEW = 4  # scores of a table where none is named
+COLUMNS = ("run_id", "scale", "seed", "updates")  # of the export, before settings and scores
 
 
 @dataclass(frozen=True)
@@ -67,25 +68,27 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
 
 
 def _name(key: str, keys: Sequence[str]) -> str:
-    """The last part of a key where no other key ends so."""
+    """The last part of a key where no other key or column has that name."""
     last = key.rpartition(".")[2]
-    return last if sum(one.rpartition(".")[2] == last for one in keys) == 1 else short(key)
+    alone = sum(one.rpartition(".")[2] == last for one in keys) == 1 and last not in COLUMNS
+    return last if alone else short(key)
 
 
 def scores_of(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> list[str]:
-    """The scores that all runs have, of the test first; or, of those named, the ones that are no curve alone.
+    """The scores that all finished runs have, of the test first; or, of those named, the ones that are no curve alone.
 
     Raises:
         UserError: a name that no run has, or no score in common.
     """
     records = [record for one in groups for record in one.records]
+    ended = [record for record in records if record.checkpoint_sha256 is not None] or records
     every = [{m.name for m in record.metrics} for record in records]
     known = set[str]().union(*every)
     for name in named:
         if name not in known and not any(name in record.curves for record in records):
             raise UserError(f"no run has {name!r}{nearest(name, sorted(known))}")
-    first = [m.name for m in records[0].metrics if "tokens_per_s" not in m.name]
-    common = [name for name in dict.fromkeys(first) if all(name in names for names in every)]
+    first = [m.name for m in ended[0].metrics if "tokens_per_s" not in m.name]
+    common = [name for name in dict.fromkeys(first) if all(record.metric(name) for record in ended)]
     common.sort(key=lambda name: not name.startswith("test/"))
     return [name for name in named if name in known] or common[:FEW]
 
@@ -109,9 +112,9 @@ def as_csv(groups: Sequence[RunGroup]) -> str:
     names = list(dict.fromkeys(m.name for one in groups for r in one.records for m in r.metrics))
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(["run_id", "scale", "seed", "updates", *settings, *names])
+    table.writerow([*COLUMNS, *settings, *names])
     for one in groups:
-        chosen = [one.settings.get(key, "") for key in settings]
+        chosen = [one.settings.get(key, "").replace(text.NOTHING, "") for key in settings]
         for r in one.records:
             scores: list[Any] = [m.value if (m := r.metric(name)) else "" for name in names]
             table.writerow([r.run_id, r.scale, r.seed, r.steps, *chosen, *scores])

@@ -48,6 +48,7 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     said = call("run", TINY, "--scale", "cpu", "--seeds", "101-102", "--grid", "model.net.dropout=0.1,0.2")
     assert said.code == 0, said.err
     assert said.out.count(f"{TINY}/cpu/s101-") == 2 * 2, "as it starts, and in the last line"
+    assert "--model.net.dropout 0.2" in said.out
     figure = workshop.root / "both.svg"
     said = call("compare", f"{TINY}/cpu", "--metric", "test/loss", "--plot", str(figure))
     lines = said.out.splitlines()
@@ -62,6 +63,14 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert len({row["test/loss"] for row in rows}) == 4
     call("compare", TINY, "--metric", "test/los").refused("'test/los'", "test/loss")
     call("compare", "nosuch/run").refused("nosuch/run")
+
+
+def test_a_trial_without_a_record_among_the_results_is_compared_by_its_own(own_run: TrainedRun) -> None:
+    for path in [*own_run.workshop.records()]:
+        path.unlink()
+    said = call("compare", TINY, "--metric", "test/bleu").out
+    assert "not finished" not in said
+    assert call("compare", TINY, "--csv").out.splitlines()[0].startswith("run_id,scale,seed,updates,")
 
 
 def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> None:
@@ -100,6 +109,14 @@ def test_a_grid_is_all_pairs_of_values() -> None:
     assert points == [[("b.c", 5), ("a.x", x), ("a.y", y)] for x in (1, 2) for y in ([0, 1], {"k": 3})]
     with pytest.raises(UserError, match="is given twice"):
         parse_grid(["b.c=1,2"], [("b.c", 5)])
+
+
+def test_a_paper_without_published_numbers_lists_its_recipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", str(PROJECT / "configs"))
+    said = call("list", "crossover")
+    assert (said.code, said.out.splitlines()[0].split()) == (0, ["recipe", "title", "scales"])
+    assert "crossover/bytes@full" in said.out
+    call("list", "crosover").refused("unknown paper 'crosover'")
 
 
 def test_recipes_are_listed_by_time_with_their_data(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Data sets of one's own: pairs, text and pictures from a folder."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ def raw(tmp_path: Path, data_folder: Path) -> Path:
             folder.mkdir(parents=True)
             for i in range(level):
                 Image.fromarray(np.full((4, 6), ord(name) + i, np.uint8)).save(folder / f"{i}.png")
+    shutil.copytree(tmp_path / "raw" / "pairs", tmp_path / "raw" / "few")
     return tmp_path / "raw"
 
 
@@ -83,16 +85,18 @@ def test_later_commands_know_it(raw: Path, kind: str) -> None:
         ("mine", "pairs", "text", "two languages; there are: txt"),
         ("mine", "pairs", "pictures", "two languages; there are: none"),
         ("mine", "pictures", "text", "0 folders train/CLASS with pictures"),
-        ("my-text", "pairs", "pairs", "my-text is another data set"),
+        ("mine", "pairs", "few", "vocabulary size 8000 is too large"),
+        ("my-text", "pairs", "pairs", "my-text was made of other files"),
     ],
 )
 def test_what_is_not_of_the_kind_is_refused_and_leaves_nothing(
-    raw: Path, name: str, kind: str, files: str, message: str
+    raw: Path, data_folder: Path, name: str, kind: str, files: str, message: str
 ) -> None:
     made("text", raw)
     with pytest.raises(UserError, match=message):
         prepare(name, from_dir=raw / files if files else None, kind=kind)
     assert list(own_data_sets()) == ["my-text"]
+    assert [path.name for path in data_folder.iterdir()] == ["my-text"]
 
 
 @pytest.mark.parametrize("content", ["no picture", "other size", "other class"])
@@ -111,6 +115,23 @@ def test_pictures_that_do_not_go_together_are_refused(raw: Path, content: str) -
         ),
     ):
         made("pictures", raw)
+
+
+def test_other_files_under_the_same_name_are_refused(raw: Path) -> None:
+    made("text", raw)
+    (raw / "text" / "train.txt").write_text("other words\n" * 9)
+    with pytest.raises(UserError, match="made of other files"):
+        made("text", raw, level="chars")
+
+
+def test_a_byte_order_mark_and_carriage_returns_are_no_words(raw: Path) -> None:
+    made("text", raw, level="words")
+    before = open_store("my-text", "words").rows("train", "text", np.array([0]))
+    for path in (raw / "text").iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    prepare("windows", from_dir=raw / "text", kind="text", level="words", report=lambda _: None)
+    after = open_store("windows", "words").rows("train", "text", np.array([0]))
+    assert [list(row) for row in after] == [list(row) for row in before]
 
 
 def test_a_damaged_description_is_named(raw: Path, data_folder: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_failure_leaves_nothing_behind(data_folder: Path) -> None:
 
     with pytest.raises(ReproError, match="interrupted"):
         make_store(NAME, VARIANT, fill, is_good=lambda: False)
-    assert list((data_folder / NAME).iterdir()) == []
+    assert not (data_folder / NAME).exists()
     assert variants(NAME) == []
 
 
@@ -236,4 +236,4 @@ def test_a_full_disk_leaves_nothing_behind(data_folder: Path, monkeypatch: pytes
     monkeypatch.setattr(store_module, "write_table", full)
     with pytest.raises(ReproError, match="no space left"):
         prepare(NAME, vocab_size=300, size=300, report=lambda line: None)
-    assert list((data_folder / NAME).iterdir()) == []
+    assert not (data_folder / NAME).exists()

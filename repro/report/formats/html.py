@@ -82,7 +82,8 @@ def _block(block: Block, plots: str, pages: str) -> str:
         case Paragraph(text):
             return f"<p>{_linked(text)}</p>"
         case Code(text):
-            return f'<pre class="scroll" tabindex="0"><code>{escape(text)}</code></pre>'
+            lines = "\n".join(map(escape, text.splitlines()))
+            return f'<pre class="scroll" tabindex="0"><code>{lines}</code></pre>'
         case Bullets(items):
             return "<ul>\n" + "\n".join(f"<li>{_linked(item)}</li>" for item in items) + "\n</ul>"
         case Figure(name, caption):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from repro.report.formats import html
-from repro.report.formats.blocks import Bullets, Figure, Grid, Heading, Link, Paragraph, VerdictWord
+from repro.report.formats.blocks import Bullets, Code, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.views.words import WORDS
 from tests.report.markup import read
 from tests.report.test_formats import BLOCKS, HOSTILE
@@ -44,6 +44,10 @@ def test_a_word_of_a_verdict_is_a_badge_that_explains_itself():
     assert badge.parent.text == "same order n = 3"
     unknown = read(html.render([Grid(("a",), ((VerdictWord('x" y'),),))])).one("span", cls="v")
     assert (unknown.get("class"), unknown.get("title")) == ("v v-other", "")
+
+
+def test_commands_keep_their_lines():
+    assert "<code>repro a\nrepro &lt;b&gt;</code>" in html.render([Code("repro a\nrepro <b>")])
 
 
 def test_links_lead_to_pages_and_to_the_web():

@@ -9,6 +9,7 @@ import platform
 import re
 import sysconfig
 from abc import abstractmethod
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,7 +167,8 @@ class TextSet(DataSet):
         hashes = self.hashes(corpus, source)
         tokenizer: AnyTokenizer
         if variant == GPT2 or subword_options(variant):
-            texts = (piece.text.decode(errors="replace").split("\n") for piece in pieces_of(corpus[TRAIN]))
+            train = self._prepared(variant, corpus[TRAIN])
+            texts = (piece.text.decode(errors="replace").split("\n") for piece in train)
             tokenizer = self.subwords(variant, options, chain.from_iterable(texts))
         elif variant == "words" and self.vocabulary and options.from_dir is not None:
             words = self._official_words(options.from_dir)
@@ -185,6 +187,8 @@ class TextSet(DataSet):
         """Pieces as a level reads them."""
         pieces = pieces_of(documents)
         for text, begins in articles(pieces) if self.documents == "articles" else pieces:
+            if not level.startswith(("bytes", "chars")):  # these keep every byte
+                text = (text.removeprefix(BOM_UTF8) if begins else text).replace(b"\r\n", b"\n")
             if level == "chars" and self.strip_lines:
                 text = b"\n".join(line.strip() for line in text.split(b"\n"))
             elif level.startswith("words") and not text.endswith(b"\n"):
@@ -223,11 +227,14 @@ class TextSet(DataSet):
 
     def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
         counts: Counter[str] = Counter()
+        lines = 0
         for piece in train:
             try:
                 counts.update(piece.decode().split())
-            except UnicodeDecodeError:
-                raise UserError("the training text is not UTF-8; it cannot be read as words") from None
+            except UnicodeDecodeError as error:
+                line = 1 + lines + piece[: error.start].count(b"\n")
+                raise UserError(f"{TRAIN}, line {line}: not UTF-8, so it cannot be read as words") from None
+            lines += piece.count(b"\n")
         words = [word for word, n in counts.most_common() if n >= min_count and word != self.line_end]
         if min_count > 1 and self.unknown not in words:
             words.insert(0, self.unknown)
