@@ -21,7 +21,9 @@ def register(verbs: Verbs) -> None:
     prepare.add_argument(
         "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
     )
-    prepare.add_argument("--kind", metavar="KIND", help="a data set of your own: pairs, text or pictures")
+    prepare.add_argument(
+        "--kind", metavar="KIND", help="a data set of your own: pairs, text, labels or pictures"
+    )
     prepare.add_argument(
         "--level",
         metavar="LEVEL",

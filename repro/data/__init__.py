@@ -17,6 +17,7 @@ _HOMES = {
         "data.prepare": "open_store",
         "data.sets.dialogue.dialogue_data": "DialogueData GeneratedDialogueData",
         "data.sets.images.picture_data": "PatchData Pictures PixelData",
+        "data.sets.labelled.labelled_data": "LabelledData",
         "data.sets.listops.listops_data": "ListOpsData",
         "data.sets.proteins.protein_data": "HomologyData",
         "data.sets.puzzles.bits": "BitMemoryData BitXorData",

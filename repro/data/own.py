@@ -5,6 +5,7 @@ Kind         Files in the folder
 ===========  =========================================================================================================
 pairs        ``train.XX``, ``val.XX`` and ``test.XX`` for two languages, a sentence a line
 text         ``train.txt``, ``val.txt`` and ``test.txt``; or documents, of which the last twentieths are held out
+labels       ``train.tsv``, ``val.tsv`` and ``test.tsv``: a label, a tab and a text in each line
 pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size
 ===========  =========================================================================================================
 """
@@ -21,13 +22,14 @@ import numpy as np
 from repro.data.data_set import TEST, TRAIN, VAL, DataSet
 from repro.data.packed import glob_packed, sha256_of, sha256_of_file
 from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
+from repro.data.sets.labelled.labelled_text import LabelledText, classes_of
 from repro.data.sets.text.text_sets import Books
 from repro.data.sets.translation.pairs import SentencePairs
 from repro.errors import UserError
 from repro.files import write_atomic
 from repro.paths import data_dir
 
-KINDS = ("pairs", "text", "pictures")
+KINDS = ("pairs", "text", "labels", "pictures")
 FILE = "data_set.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _FACTS: dict[str, Any] = {"title": "your own", "licence": "that of your files", "size": "any"}
@@ -45,7 +47,8 @@ def kind_of(name: str) -> str | None:
 
 
 def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
-    """The kind of a data set and what its files tell: the languages of pairs, the classes and shape of pictures.
+    """The kind of a data set and what its files tell: the languages of pairs, the classes of labels, the classes and
+    shape of pictures.
 
     Raises:
         UserError: no such kind, a name that cannot be one, no folder, files that are not of the kind, or another data
@@ -59,9 +62,14 @@ def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
         )
     if folder is None or not folder.is_dir():
         raise UserError(f"--from {folder or 'DIR'}: no such folder; --kind {kind} needs one with your files")
-    plain: tuple[str, Callable[[Path], dict[str, Any]]] = "**/*.txt*", lambda _: {}
-    pattern, found = {"pairs": ("*.*", _languages), "text": plain, "pictures": ("*/*/*", _pictures)}[kind]
-    facts = {"kind": kind, "files": hash_of(folder, pattern), **found(folder)}
+    pattern = {"pairs": "*.*", "text": "**/*.txt*", "labels": "*.tsv*", "pictures": "*/*/*"}[kind]
+    found: dict[str, Callable[[Path], dict[str, Any]]] = {
+        "pairs": _languages,
+        "text": lambda _: {},
+        "labels": lambda files: {"classes": classes_of(files)},
+        "pictures": _pictures,
+    }
+    facts = {"kind": kind, "files": hash_of(folder, pattern), **found[kind](folder)}
     path = data_dir() / name / FILE
     if path.exists() and _facts(path) != facts:
         raise UserError(f"{path.parent} was made of other files; choose another name, or delete the folder")
@@ -101,6 +109,8 @@ def made(name: str, facts: dict[str, Any]) -> DataSet:
     if facts["kind"] == "text":
         levels = ("bytes", "chars", "words", "words-min3", "bpe", "gpt2")
         return Books(name=name, documents="files", levels=levels, **_FACTS)
+    if facts["kind"] == "labels":
+        return LabelledText(name=name, classes=tuple(facts["classes"]), **_FACTS)
     return PictureFolders(
         name=name, shape=tuple(facts["shape"]), classes=tuple(facts["classes"]), n_classes=len(facts["classes"]),
         columns=("image", "label"), **_FACTS,

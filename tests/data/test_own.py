@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from repro.data import TranslationData
+from repro.data import LabelledData, TranslationData
 from repro.data.own import FILE, KINDS, own_data_sets
 from repro.data.prepare import list_sources, open_store, prepare, verify
 from repro.data.registry import find_data_set
@@ -31,6 +31,10 @@ def raw(tmp_path: Path, data_folder: Path) -> Path:
             folder.mkdir(parents=True)
             for i in range(level):
                 Image.fromarray(np.full((4, 6), ord(name) + i, np.uint8)).save(folder / f"{i}.png")
+    (tmp_path / "raw" / "labels").mkdir()
+    for split in ("train", "val", "test"):
+        lines = [f"{'odd' if i % 2 else 'even'}\tnumber {i}\n" for i in range(SPLITS.get(split, 5))]
+        (tmp_path / "raw" / "labels" / f"{split}.tsv").write_text("".join(lines))
     shutil.copytree(tmp_path / "raw" / "pairs", tmp_path / "raw" / "few")
     return tmp_path / "raw"
 
@@ -65,6 +69,35 @@ def test_pictures_are_numbered_by_the_names_of_their_classes(raw: Path) -> None:
     assert store.values("test", "images")[0, 0, 0, 0] == ord("a")
 
 
+def test_labelled_text_is_bytes_and_the_number_of_its_label(raw: Path) -> None:
+    data = LabelledData(batch_size=4, store=made("labels", raw).split("/")[0], max_length=8)
+    data.prepare_data()
+    assert (data.n_classes, data.counts["train"]) == (
+        2,
+        {"examples": 40, "targets": 40, "dropped": 0, "cut": 30},
+    )
+    examples = data.reader("train")(np.array([1, 10]), None)
+    assert examples.targets.tolist() == [[1], [0]], "even comes before odd"
+    assert examples.lengths is not None
+    assert examples.lengths.tolist() == [8, 8]
+    assert bytes(examples.inputs[0] - 1) == b"number 1"
+
+
+@pytest.mark.parametrize(
+    ("split", "text", "message"),
+    [
+        ("train", "odd\tone\n", "1 labels; a classifier needs two"),
+        ("train", "odd\tone\nno label\n", "train.tsv, line 2: 'no label' is not a label, a tab and a text"),
+        ("val", "big\tone\n", "val.tsv: label 'big' does not occur in train.tsv"),
+        ("test", "", "test.tsv is empty"),
+    ],
+)
+def test_labels_that_are_none_are_refused(raw: Path, split: str, text: str, message: str) -> None:
+    (raw / "labels" / f"{split}.tsv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        made("labels", raw)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_later_commands_know_it(raw: Path, kind: str) -> None:
     more = {"vocab_size": 270} if kind == "pairs" else {}
@@ -77,7 +110,7 @@ def test_later_commands_know_it(raw: Path, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "files", "message"),
     [
-        ("mine", "words", "text", "--kind words: it is one of pairs, text, pictures"),
+        ("mine", "words", "text", "--kind words: it is one of pairs, text, labels, pictures"),
         ("../mine", "text", "text", "cannot name a data set"),
         ("mnist", "pictures", "pictures", "mnist is a data set already"),
         ("mine", "text", "none", "none: no such folder"),

@@ -58,13 +58,14 @@ def terminal_table(record: RunRecord, most: int | None = None) -> str:
 
     Args:
         record: of the run.
-        most: the most numbers, unless its recipe names more in ``reproduces``, which come first; a last line counts
-            the others. None for all.
+        most: the most numbers, one BLEU among them, unless its recipe names more in ``reproduces``, which come first; a
+            last line counts the others. None for all.
     """
     goals, paper = record.config.get("reproduces") or (), _paper(record)
     named = [m for m in record.metrics if any(_fits(goal, m) for goal in goals)]
     metrics = [*named, *(m for m in record.metrics if m not in named)]
-    listed = metrics if most is None else metrics[: max(most, len(named))]
+    brief = [m for m in metrics if m in named or "/bleu_" not in m.name]
+    listed = metrics if most is None else brief[: max(most, len(named))]
     rows = []
     for m in listed:
         published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"

@@ -1,0 +1,1 @@
+"""Text with labels, of one's own."""
