@@ -27,7 +27,7 @@ HEADER = (
     "Same function",
     "Same training",
     "Same size",
-    "Fair tests, reduced scale",
+    "Fair tests, mostly reduced scale",
     "Numbers, paper's scale",
     "GPU hours left",
 )
