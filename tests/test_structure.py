@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 2080,
-    "data": 6380,
+    "data": 6385,
     "evidence": 2440,
     "experiment": 2710,
     "launch": 2475,

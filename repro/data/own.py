@@ -40,6 +40,12 @@ def own_data_sets() -> dict[str, DataSet]:
     return {path.parent.name: _read(path) for path in sorted(data_dir().glob(f"*/{FILE}"))}
 
 
+def own_data_set(name: str) -> DataSet | None:
+    """The data set of that name that was prepared with ``--kind``; None where there is none."""
+    path = data_dir() / name / FILE
+    return _read(path) if path.is_file() else None
+
+
 def kind_of(name: str) -> str | None:
     """The kind of a data set of one's own; None of another."""
     path = data_dir() / name / FILE

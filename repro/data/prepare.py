@@ -8,7 +8,7 @@ from typing import Any
 from repro.data import store
 from repro.data.manifest import store_path, variants
 from repro.data.options import Options
-from repro.data.own import facts_of, kind_of, made, write_facts
+from repro.data.own import facts_of, kind_of, made, own_data_set, write_facts
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
 from repro.errors import UserError
 from repro.files import alone
@@ -97,7 +97,7 @@ def open_store(name: str, variant: str) -> store.Store:
     Raises:
         UserError: the store is missing, corrupt or of an older version.
     """
-    known = all_data_sets().get(name)
+    known = DATA_SETS.get(name) or own_data_set(name)
     command = known.command(variant) if known else f"repro data prepare {name}"
     return store.open_store(name, variant, command)
 

@@ -1,7 +1,7 @@
 """The data sets by name, from the lists by kind. Needs no torch."""
 
 from repro.data.data_set import DataSet
-from repro.data.own import own_data_sets
+from repro.data.own import own_data_set, own_data_sets
 from repro.data.sets.dialogue.cmu_dog import DIALOGUES
 from repro.data.sets.images.picture_sets import PICTURES
 from repro.data.sets.listops.listops import LISTOPS
@@ -31,10 +31,10 @@ def find_data_set(name: str) -> DataSet:
     Raises:
         UserError: there is none; offers the nearest names.
     """
-    known = all_data_sets()
-    if name not in known:
+    found = DATA_SETS.get(name) or own_data_set(name)
+    if found is None:
         raise UserError(
-            f"unknown data set {name!r}{nearest(name, known)}; see `repro data list`, and for one of your own "
+            f"unknown data set {name!r}{nearest(name, all_data_sets())}; see `repro data list`; for one of your own "
             f"`repro data prepare {name} --kind KIND --from DIR`"
         )
-    return known[name]
+    return found

@@ -172,3 +172,4 @@ def test_a_damaged_description_is_named(raw: Path, data_folder: Path) -> None:
     (data_folder / "my-text" / FILE).write_text("{}")
     with pytest.raises(UserError, match=r"data_set\.json is damaged"):
         find_data_set("my-text")
+    assert find_data_set("mnist").name == "mnist", "others are not concerned"
