@@ -226,15 +226,17 @@ def run_one(args: argparse.Namespace) -> int:
         )
         flags += ["--logger", args.logger] if args.logger else []
         runs: list[tuple[str, list[str]]] = []
+        ids: list[str] = []
         for point in parse_grid(args.grid, args.overrides):
             one = load_recipe(args.experiment, args.scale, point)
             words = [word for key, value in point for word in (f"--{key}", json.dumps(value))]
             seeds = named.select(one.seeds)
             start = [(one.run_id(s), run_words(args.experiment, args.scale, s)) for s in seeds]
             runs += [(" ".join([run, *words]), [*begin, *words, *flags]) for run, begin in start]
+            ids += [run for run, _ in start]
         code = run_each(runs)
         if code == EXIT_OK:
-            print(f"compare  `repro compare {' '.join(dict.fromkeys(run.split()[0] for run, _ in runs))}`")
+            print(f"compare  `repro compare {' '.join(dict.fromkeys(ids))}`")
         return code
     seed = recipe.seeds[0] if seed is None else seed
     if args.logger == "tensorboard" and not any(map(find_spec, ("tensorboard", "tensorboardX"))):
@@ -266,22 +268,22 @@ def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> 
     On Linux the processes are forks of this one, which imports what runs need once: a run starts seconds earlier.
 
     Args:
-        runs: run ids, with settings for people, and the arguments of ``repro``.
+        runs: names for people (run id and settings), and the arguments of ``repro``.
         hours: after this time the current run is asked to stop, and no other starts.
 
     Returns:
         0; 1 if a run failed; 75 or 130 if one was asked to stop, after which no other starts.
     """
     result, end = EXIT_OK, time.monotonic() + 3600 * hours
-    for run_id, words in runs:
+    for name, words in runs:
         if time.monotonic() > end:
             return EXIT_REQUEUE
-        print(run_id, flush=True)
+        print(name, flush=True)
         with StopRequest() as request:
             code = _ended(begin(words), request, end)
         if code:
             result = EXIT_FAILED
-            print(f"repro: {run_id} ended with exit code {code}", file=sys.stderr)
+            print(f"repro: {name} ended with exit code {code}", file=sys.stderr)
         if request.is_requested:
             return EXIT_INTERRUPTED if request.by_user else EXIT_REQUEUE
         if code in (EXIT_REQUEUE, EXIT_INTERRUPTED):

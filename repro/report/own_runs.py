@@ -114,7 +114,8 @@ def as_csv(groups: Sequence[RunGroup]) -> str:
     table = csv.writer(out, lineterminator="\n")
     table.writerow([*COLUMNS, *settings, *names])
     for one in groups:
-        chosen = [one.settings.get(key, "").replace(text.NOTHING, "") for key in settings]
+        values = (one.settings.get(key, text.NOTHING) for key in settings)
+        chosen = ["" if value == text.NOTHING else value for value in values]
         for r in one.records:
             scores: list[Any] = [m.value if (m := r.metric(name)) else "" for name in names]
             table.writerow([r.run_id, r.scale, r.seed, r.steps, *chosen, *scores])
