@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
 def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     restrict_imports()
     sections = resolve(sections, load_plugins())
-    parser = _parser(sections)
+    parser = _parser(frozenset(sections))
     try:
         config = _parse(parser, sections)
         if "trainer" in sections:  # before a schedule misses its updates
@@ -203,7 +204,8 @@ def _check_updates(count: int | None) -> None:
         raise ValueError(f"trainer.max_steps must be at least 1 update, not {count}")
 
 
-def _parser(sections: Config) -> ArgumentParser:
+@functools.cache
+def _parser(sections: frozenset[str]) -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(Task, "model", required=True)
     if "trainer" in sections:
