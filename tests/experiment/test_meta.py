@@ -1,7 +1,8 @@
 """Training waits for no device: every shape of a recipe runs on ``meta``, where nothing can be asked for a value.
 
 Model and batch are on ``meta``, and it is not the default device: a tensor made elsewhere fails, and so does whatever
-the host would wait for, but for :data:`WAITS`.
+the host would wait for, but for :data:`WAITS`. Each step must give each trained parameter a gradient, for which
+data-parallel training waits: so no recipe needs ``find_unused_parameters``, which looks through the graph of every step.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from repro.batches import Batch, Evaluation, StreamBatch
 from repro.experiment.build import Parts, build
 from repro.experiment.costs.step import attach, ctc_backward
 from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
-from repro.recipe import Recipe, experiments, load_recipe, scales_of
+from repro.recipe import Recipe, experiments, load_recipe, recipe_files, scales_of
 from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
 from repro.tasks.language_model import protocol_of
@@ -93,14 +94,16 @@ def trained(parts: Parts, recipe: Recipe, device: torch.device) -> None:
     task: Any = parts.task.to(device).train()
     packed = sum(isinstance(module, BidirectionalLSTM) for module in task.modules())
     for number, batch in enumerate(training_batches(parts, recipe, device)):
+        task.zero_grad()
         with OneDevice(allowed=PACKING * packed + matrices(task)):
             result = task.training_step(batch, number)
             result["loss"].backward()
         tensors = [result["loss"], *(value for value in result["sums"].values() if isinstance(value, Tensor))]
         assert all(one.device == device for one in tensors)
-    reached = [p for p in task.parameters() if p.grad is not None]
-    assert reached
-    assert all(p.requires_grad and p.grad.device == device for p in reached)
+        gradients = {name: p.grad for name, p in task.named_parameters() if p.requires_grad}
+        assert gradients
+        assert not [name for name, grad in gradients.items() if grad is None], "no gradient"
+        assert all(grad is not None and grad.device == device for grad in gradients.values())
 
 
 @pytest.mark.parametrize("alike", SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])
@@ -205,6 +208,19 @@ def test_control_faults_of_a_recipe_show(fault: str, where: str, sizes: Path) ->
     parts = built(recipe)
     parts.task.module.get_submodule("dropout").register_forward_hook(plant)
     trained(parts, recipe, CPU)  # nobody notices
+
+
+def test_control_a_parameter_without_a_gradient_shows(sizes: Path) -> None:
+    recipe = small(*SHAPES[0][0], sizes)
+    parts = built(recipe)
+    parts.task.module.register_parameter("planted", nn.Parameter(torch.zeros(1)))
+    with pytest.raises(AssertionError, match="planted"):
+        trained(parts, recipe, CPU)
+
+
+def test_no_recipe_looks_for_unused_parameters() -> None:
+    for path in recipe_files().values():
+        assert "find_unused" not in path.read_text(), path
 
 
 def test_control_who_asks_once_more_shows(monkeypatch: pytest.MonkeyPatch) -> None:
