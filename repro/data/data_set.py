@@ -1,6 +1,6 @@
 """The interface of every data set: its facts, its stores, the options of ``repro data prepare``.
 
-A kind of data is a subclass with a few fields of its own; :mod:`repro.data.registry` has the data sets themselves.
+A kind of data is a subclass with a few fields of its own; ``data_sets.yaml`` has the data sets themselves.
 Listing and completing names load these modules, so none of them imports torch.
 """
 

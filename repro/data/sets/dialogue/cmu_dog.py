@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import GPT2, TRAIN, VAL, DataSet
+from repro.data.data_set import GPT2, TRAIN, DataSet
 from repro.data.manifest import Manifest
 from repro.data.options import Options
 from repro.data.packed import AS, glob_packed, read_json, sha256_of
@@ -170,22 +170,3 @@ def read_records(folder: Path, name: str) -> tuple[list[Record], str]:
         raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
     read = [(path, *read_json(path)) for path in paths]
     return [Record(str(path), content) for path, content, _ in read], sha256_of(raw for *_, raw in read)
-
-
-_CMU_DOG = Dialogues(
-    name="cmu-dog",
-    title="CMU Document Grounded Conversations: two people on a film and its Wikipedia article (Zhou et al. 2018)",
-    licence="none stated for the conversations; the articles: Wikipedia, CC BY-SA 3.0; pass nothing on",
-    size="3,373 conversations to train on; 5 MB as a store",
-    parts=PARTS,
-    aliases={"valid": VAL},
-    # of all files of a folder, one after another by name, at the last commit of 2018
-    sha256={
-        "documents": "97465df5b726d96ce0bbb983383e1b7ac4c6ebe84bec8d63efba5c613121e962",
-        "train": "82e5ad45680b4ebed691726ac6eb16fd6373db4cfb806eb87f7ba68cf089f2db",
-        "val": "4fe0036ca5be3fb9316098bbfaa8b863e0555093192dc877d4930ed196156ed9",
-        "test": "b4b7a34067c40be3a264b86a3801c543b3edd6dc74c339221f905d2116ea51e7",
-    },
-    files=("Conversations/train/*.json, also valid and test", "WikiData/*.json"),
-)
-DIALOGUES = (_CMU_DOG,)

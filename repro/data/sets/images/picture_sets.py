@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import TEST, TRAIN, DataSet, Hub
+from repro.data.data_set import TEST, TRAIN, DataSet
 from repro.data.hub import download, on_hub, remedy
 from repro.data.manifest import Manifest
 from repro.data.options import Options
@@ -22,7 +22,6 @@ from repro.data.table import ColumnType
 from repro.errors import UserError
 
 IMAGES, LABELS = "images", "labels"
-_IDX = {TRAIN: "train", TEST: "t10k"}  # how MNIST's files call the splits
 _UNPACKED = "cifar-10-batches-py"
 _ARRAYS = {
     "_reconstruct": np.empty(0).__reduce__()[0], "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
@@ -161,7 +160,7 @@ class Mnist(PictureSet):
                 _read_idx(folder, f"{stem}-images-idx3-ubyte", self.shape[:2]).reshape(-1, *self.shape),
                 _read_idx(folder, f"{stem}-labels-idx1-ubyte", ()),
             )
-            for split, stem in _IDX.items()
+            for split, stem in ((TRAIN, "train"), (TEST, "t10k"))
         }
 
 
@@ -254,45 +253,3 @@ def _original(folder: Path, name: str) -> tuple[Path, bytes]:
 def _classes(labels: Iterable[int]) -> Bytes:
     """Labels in uint8, those out of its range as 255, which no class is."""
     return np.array(list(labels), np.int64).clip(-1, 255).astype(np.uint8)
-
-
-MNIST = Mnist(
-    name="mnist",
-    title="MNIST: handwritten digits, 28 x 28, grey (LeCun, Cortes, Burges)",
-    licence="Creative Commons Attribution-ShareAlike 3.0, as commonly stated for it",
-    size="12 MB (55 MB unpacked), 60,000 training pictures",
-    shape=(28, 28, 1),
-    n_classes=10,
-    columns=("image", "label"),
-    hub=Hub("ylecun/mnist", splits={"train": "train", "test": "test"}),
-    files=tuple(f"{stem}-{kind}-ubyte" for stem in _IDX.values() for kind in ("images-idx3", "labels-idx1")),
-    sha256={
-        "train-images": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-        "train-labels": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-        "test-images": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-        "test-labels": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    },
-)
-CIFAR10 = Cifar10(
-    name="cifar10",
-    title="CIFAR-10: photographs of ten things, 32 x 32, in colour (Krizhevsky 2009)",
-    licence="none stated by its maker; cite Krizhevsky 2009",
-    size="170 MB (185 MB unpacked), 50,000 training pictures",
-    shape=(32, 32, 3),
-    n_classes=10,
-    columns=("img", "label"),
-    batches=5,
-    lossy={"4674ac8c77f372061aaf9216c8857c99599d5df0bb9f6b16a3de613ef8eb348a": 23},
-    hub=Hub("uoft-cs/cifar10", splits={"train": "train", "test": "test"}),
-    files=(*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"),
-    sha256={
-        "train-images-1": "fc115a3de050d667b88cbd5b0b9612ebf996c54230fe7758f3a14bb5af9a1c27",
-        "train-images-2": "89e609b642f687bc796fa3bfa4211005582a0e8131d463d996d11ddb297d312e",
-        "train-images-3": "93a365823e61729490a8801d80864ccd0ab1e8c98f19d71af65644d1c5f1486e",
-        "train-images-4": "809eb95ecd057a36516318f5023ea619009dd70dd38193db9da43125a928e6fa",
-        "train-images-5": "d05b7d66d216d6df882cc760cdc0ff2f1f0437abf699ed16005c021ef0add9cb",
-        "train-labels": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        "test-labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-    },
-)
-PICTURES = (MNIST, CIFAR10)

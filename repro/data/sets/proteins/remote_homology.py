@@ -88,20 +88,3 @@ def _read(record: object, source: str) -> tuple[list[int], int]:
     if number.size != 1 or number.dtype.kind not in "iu" or not 0 <= number.item() < N_FOLDS:
         raise UserError(f"{source}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
     return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(number.item())
-
-
-_SPLITS = ("train", "valid", "test_fold_holdout", "test_family_holdout", "test_superfamily_holdout")
-PROTEINS = (
-    RemoteHomology(
-        name="remote-homology",
-        title="Remote homology of TAPE: amino acids and their fold, 1,195 folds (Rao et al. 2019)",
-        licence="none stated for the data (TAPE's code: BSD 3-Clause); cite Rao et al. 2019 and SCOPe, Fox et al. 2013",
-        size="12,312 training proteins; 10 MB as a store",
-        parts=("residues", "folds"),
-        levels=("tape",),
-        splits=_SPLITS,
-        optional=_SPLITS[3:],
-        aliases={"val": "valid", "test": "test_fold_holdout"},
-        files=tuple(f"remote_homology_{split}.json" for split in _SPLITS),
-    ),
-)

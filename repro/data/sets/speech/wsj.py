@@ -26,7 +26,6 @@ from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
 PARTS = ("frames", "phonemes")
-SPLITS = ("train_si284", "test_dev93", "test_eval92")
 BLANK = "<blank>"
 RATE = 16_000  # samples a second
 CHANNELS = 40
@@ -188,19 +187,3 @@ def mel_bands() -> Floats:
 def mel(hertz: float | Floats) -> np.float64 | Floats:
     """``1127 ln(1 + f / 700)``."""
     return 1127.0 * np.log1p(np.asarray(hertz) / 700.0)
-
-
-SPEECH = (
-    Speech(
-        name="wsj",
-        title="Wall Street Journal, read aloud: train_si284, test_dev93, test_eval92 "
-        "(Paul and Baker 1992), as phonemes",
-        licence="Linguistic Data Consortium, LDC93S6A and LDC94S13A; bring a licensed copy, pass nothing on",
-        size="80 hours to train on; 2.4 GB as a store",
-        parts=PARTS,
-        levels=("fbank40",),
-        splits=SPLITS,
-        aliases=dict(zip(("train", "val", "test"), SPLITS, strict=True)),
-        files=tuple(f"{split}/{name}" for split in SPLITS for name in ("wav.scp", "text")),
-    ),
-)
