@@ -69,11 +69,17 @@ class StoreDataModule(DataModule):
 
 
 class TokenStoreDataModule(StoreDataModule):
-    """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols."""
+    """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols.
+
+    Attributes:
+        added_symbols: symbols that no tokeniser knows, counted in ``vocab_size``.
+    """
+
+    added_symbols: ClassVar[int] = 0
 
     def check(self, store: Store) -> None:
         """Refuses a store with another vocabulary size."""
-        size = store.manifest.tokenizer["size"]
+        size = store.manifest.tokenizer["size"] + self.added_symbols
         if size != self.vocab_size:
             raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
 
