@@ -5,8 +5,6 @@ any code.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ PAD, CLS, SEP = (SYMBOLS.index(symbol) for symbol in ("<pad>", "<cls>", "<sep>")
 N_FOLDS = 1195
 FOLDER = "remote_homology"
 _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS)}
-_NEXT = re.compile(r"\s*([\[,\]])\s*")
+_FIELDS = ("primary", "fold_label")
 
 
 class RemoteHomology(DataSet):
@@ -46,33 +44,28 @@ class RemoteHomology(DataSet):
             hashes[split] = sha256_of([content])
             residues = writer.column(split, "residues", ids_of(len(SYMBOLS)))
             folds = writer.column(split, "folds", ColumnType("uint16"))
-            for number, record in enumerate(_from_json(content, str(path)), 1):
+            for number, record in enumerate(_records(content, str(path)), 1):
                 sequence, fold = _read(record, f"{path}, record {number}")
                 residues.add_rows([sequence])
                 folds.add(np.array([fold]))
-            if not folds.rows:
-                raise UserError(f"{path}: no proteins in it; use the original file")
             counts[split] = {"examples": folds.rows, "tokens": {"residues": residues.values}}
         symbols = {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
         return self.manifest(variant, self.origin(sha256=hashes), counts, symbols)
 
 
-def _from_json(content: bytes, source: str) -> Iterator[Any]:
-    """The items of a list one by one: a whole file has hundreds of megabytes, most of it about things not needed."""
-    text = decoded(content, source)
-    decoder, begin, allowed = json.JSONDecoder(), 0, "["
-    while True:
-        match = _NEXT.match(text, begin)
-        if match is None or match[1] not in allowed:
-            raise UserError(f"{source} is not a whole list in JSON, see byte {begin:,}; get the file again")
-        if match[1] == "]":
-            return
-        try:
-            item, begin = decoder.raw_decode(text, match.end())
-        except ValueError as error:
-            raise UserError(f"{source} is not JSON: {error}; get the file again") from None
-        yield item
-        allowed = ",]"
+def _records(content: bytes, source: str) -> list[Any]:
+    """The records of a file, with the fields in use alone: most of its hundreds of megabytes are about other things."""
+
+    def used(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in fields if key in _FIELDS}
+
+    try:
+        records = json.loads(decoded(content, source), object_pairs_hook=used)
+    except ValueError as error:
+        raise UserError(f"{source} is not JSON: {error}; get the file again") from None
+    if not isinstance(records, list) or not records:
+        raise UserError(f"{source} is no list of proteins; use TAPE's files")
+    return records
 
 
 def _read(record: object, source: str) -> tuple[list[int], int]:
