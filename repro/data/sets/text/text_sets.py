@@ -23,7 +23,7 @@ from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet
 from repro.data.hub import download, on_hub
 from repro.data.manifest import Manifest
 from repro.data.options import Options, subword_options
-from repro.data.packed import AS, glob_packed, open_packed, read_packed, sha256_of
+from repro.data.packed import AS, decoded, glob_packed, open_packed, read_packed, sha256_of
 from repro.data.store import StoreWriter
 from repro.data.table import BLOCK, ids_of
 from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
@@ -226,15 +226,7 @@ class TextSet(DataSet):
         return Bytes.from_symbols([byte for byte in symbols if byte not in dropped], dropped=dropped)
 
     def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
-        counts: Counter[str] = Counter()
-        lines = 0
-        for piece in train:
-            try:
-                counts.update(piece.decode().split())
-            except UnicodeDecodeError as error:
-                line = 1 + lines + piece[: error.start].count(b"\n")
-                raise UserError(f"{TRAIN}, line {line}: not UTF-8, so it cannot be read as words") from None
-            lines += piece.count(b"\n")
+        counts = Counter(word for piece in train for word in decoded(piece, TRAIN).split())
         words = [word for word, n in counts.most_common() if n >= min_count and word != self.line_end]
         if min_count > 1 and self.unknown not in words:
             words.insert(0, self.unknown)
@@ -247,7 +239,7 @@ class TextSet(DataSet):
         """Writes the tokens of a split; returns its counts for the manifest.
 
         Raises:
-            UserError: a word, byte or character that training did not have, with its line; or no text.
+            UserError: a word, byte or character that training did not have; or no text.
         """
         column = writer.column(split, "text", ids_of(tokenizer.size))
         lines = unknown = length = 0  # the length of the row that has not ended yet
@@ -259,7 +251,7 @@ class TextSet(DataSet):
                 column.end_row(length)
                 length = 0
             opened = True
-            ids, missed = _encoded(text, tokenizer, f"{split}, line", lines)
+            ids, missed = _encoded(text, tokenizer, split)
             if self.sentences:  # whole lines, each of which ends with the symbol
                 column.add(ids, np.diff(np.flatnonzero(ids == tokenizer.eos_id), prepend=-1).tolist())
             else:
@@ -278,23 +270,17 @@ class TextSet(DataSet):
         return f"{counts['tokens']['text']:,} tokens{unknown}"
 
 
-def _encoded(piece: bytes, tokenizer: AnyTokenizer, source: str, lines: int) -> tuple[Ids, int]:
-    """Encodes the next piece, which follows ``lines`` lines; returns tokens and the number of unknown ones."""
+def _encoded(piece: bytes, tokenizer: AnyTokenizer, split: str) -> tuple[Ids, int]:
+    """Tokens of the next piece of a split, and the number of unknown ones."""
     if not isinstance(tokenizer, Words | Bytes | Chars):
         texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
         ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
         coded = tokenizer.encode_batch(texts)
         return np.fromiter((i for ids in coded for i in (*ids, *ends)), np.int32), 0
-    ids = tokenizer.ids(piece)
-    unknown = ids < 0
-    if unknown.any():
-        if tokenizer.unk_id is None:
-            symbol, line = tokenizer.first_unknown(piece)
-            raise UserError(
-                f"{source} {lines + line}: {symbol} does not occur in train, and there is no symbol for unknown ones"
-            )
-        ids[unknown] = tokenizer.unk_id
-    return ids, int(np.count_nonzero(unknown))
+    try:
+        return tokenizer.known_ids(piece)
+    except UserError as error:
+        raise UserError(f"{split}: {error}, which is learned from {TRAIN}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
