@@ -31,7 +31,7 @@ from repro.data.table import (
     ids_of,
     write_table,
 )
-from repro.errors import ReproError, UserError
+from repro.errors import UserError
 from repro.files import write_atomic, writing
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Store:
         """The first value of each row of a column, and the end of the last, ``(N + 1,)``."""
         return self.table(split).offsets(self._checked(part))
 
-    def rows(self, split: str, part: str, indices: Array) -> list[Array]:
+    def rows(self, split: str, part: str, indices: Array | Sequence[int]) -> list[Array]:
         """Some rows of a ragged column, ``(L_i, *shape)`` each."""
         return table.slices(self.values(split, part), self.offsets(split, part), indices)
 
@@ -153,7 +153,10 @@ def open_store(name: str, variant: str, command: str) -> Store:
         raise UserError(f"cannot read store {name}/{variant}: {error.strerror}") from None
     try:
         store = Store(path, Manifest.from_json(content), hashlib.sha256(content).hexdigest(), command)
-        check_sizes(store)
+        for file, entry in store.manifest.files.items():
+            size = (path / file).stat().st_size if (path / file).is_file() else None
+            if size != entry["bytes"]:
+                raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
     except OlderVersion:
         raise UserError(
             f"store {name}/{variant} was prepared by an older version; prepare it anew: `{command}`"
@@ -165,20 +168,6 @@ def open_store(name: str, variant: str, command: str) -> Store:
 
 def _corrupt(name: str, problem: object, command: str) -> UserError:
     return UserError(f"store {name} is corrupt: {problem}; make it again: `{command}`")
-
-
-def check_sizes(store: Store) -> None:
-    """Compares the size of every file with the manifest.
-
-    Raises:
-        ValueError: one differs, or is missing.
-    """
-    for file, entry in store.manifest.files.items():
-        path = store.path / file
-        if not path.is_file():
-            raise ValueError(f"{file} is missing")
-        if (size := path.stat().st_size) != entry["bytes"]:
-            raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
 
 
 def verify(store: Store) -> None:
@@ -321,7 +310,8 @@ def make_store(
         manifest = dataclasses.replace(manifest, files=writer.files, columns=writer.columns)
         write_atomic(temporary / MANIFEST, manifest.to_json())
         temporary.chmod(0o755)
-        _move_in(temporary, final, is_good)
+        with writing(final):
+            _move_in(temporary, final, is_good)
     finally:
         writer.abandon()
         shutil.rmtree(temporary, ignore_errors=True)
@@ -331,16 +321,9 @@ def make_store(
 
 
 def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
-    for _ in range(5):
-        with contextlib.suppress(OSError):  # the place is taken
-            os.rename(temporary, final)
-            return
-        if is_good():
-            return
-        discarded = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
-        with contextlib.suppress(OSError):  # another process has just moved it away
-            os.rename(final, discarded / "store")
-        shutil.rmtree(discarded, ignore_errors=True)
-    raise ReproError(
-        f"cannot move the new store to {final}; delete that folder and run the same command again"
-    )
+    with contextlib.suppress(OSError):  # the place is taken
+        os.rename(temporary, final)
+        return
+    if not is_good():
+        shutil.rmtree(final)
+        os.rename(temporary, final)

@@ -113,7 +113,7 @@ def no_manifest(store: Path) -> None:
     ("damage", "message"),
     [
         (truncate, f"train/{DATA_FILE} has"),
-        (delete, f"val/{DATA_FILE} is missing"),
+        (delete, f"val/{DATA_FILE} has None bytes"),
         (cut_manifest, "manifest.json is not JSON"),
         (edit_manifest, "manifest.json was changed"),
         (other_schema, "schema_version 9"),
