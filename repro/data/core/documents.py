@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from repro.data.core.draws import Int64s
-from repro.data.core.orders import rows_of_rank
-from repro.data.core.segments import Bools, Lazy, Segment, rows_from
+from repro.data.core.segments import Bools, Segment, rows_from
 from repro.errors import UserError
 
 
@@ -17,7 +16,8 @@ class DocumentRows:
 
     Each document is cut into blocks of ``seq_len`` targets from its beginning; the last one may be shorter. The first
     token of a document is no target, since only another document precedes it. Each row has equally many consecutive
-    blocks; the blocks that are left over at the end of the text belong to none. A row may begin inside a document.
+    blocks; those that are left over at the end of the text belong to none and are not scored. A row may begin inside a
+    document.
 
     Args:
         offsets: the first token of each document, and the end of the last, ``(N + 1,)``.
@@ -71,11 +71,3 @@ class DocumentRows:
         blocks = rows * self.steps + step
         targets = rows_from(starts[blocks], self.seq_len)
         return Segment(targets, rows, reset_memory=step == 0, lengths=lengths[blocks], begins=first[blocks])
-
-    def dropped(self, n_targets: int) -> int:
-        """Targets that are not scored: those in front of documents, and those of the blocks that are left over."""
-        return n_targets - self.until(n_targets).n_targets
-
-    def plan(self, n_targets: int, rank: int = 0, world: int = 1) -> Lazy[Segment]:
-        """This rank's batches of an evaluation; none where there are more ranks than rows."""
-        return rows_of_rank(self.until(n_targets), rank, world)

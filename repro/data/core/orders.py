@@ -1,4 +1,4 @@
-"""The batches of an epoch over a text: streams with memory, windows, shuffled blocks, sentences.
+"""The batches of an epoch or of an evaluation over a text: streams with memory, windows, shuffled blocks, sentences.
 
 Deviation: in the official codes an epoch ends with a short batch; in training every batch here is whole, and what is
 left over is dropped.
@@ -46,7 +46,7 @@ def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
 
 
 class Order(Protocol):
-    """The batches of an epoch, each with the rows of all ranks."""
+    """The batches of an epoch or of an evaluation, each with the rows of all ranks."""
 
     @property
     def rows(self) -> int:
@@ -69,6 +69,7 @@ class InStreams:
     """Row b is stream b: a contiguous piece of the text, read on from step to step. The last step may be shorter.
 
     Source: data loader of Transformer-XL's code; Shortformer's with a cache.
+    Deviation: there the first token of every stream is no target; here only that of the split is none.
 
     Attributes:
         rows: streams.
@@ -202,7 +203,8 @@ class InRandomWindows:
 
     The windows of a step depend on its key and number alone.
 
-    Source: ``get_batch`` of nanoGPT (train.py), whose numbers come from one stream for training and evaluation.
+    Source: ``get_batch`` and ``estimate_loss`` of nanoGPT (train.py), whose numbers come from one stream.
+    Deviation: there every evaluation of a run draws other windows; here they depend on the seed alone.
 
     Attributes:
         rows: windows of a batch.
@@ -210,6 +212,9 @@ class InRandomWindows:
         seq_len: targets of a window.
         n_targets: of the text.
         key: numbers that windows are drawn from: the seed, in training also the epoch.
+
+    Raises:
+        UserError: the text is shorter than a window.
     """
 
     rows: int
@@ -217,6 +222,10 @@ class InRandomWindows:
     seq_len: int
     n_targets: int
     key: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.n_targets < self.seq_len:
+            raise UserError(f"seq_len {self.seq_len} is more than the {self.n_targets} targets of the split")
 
     def segment(self, step: int) -> Segment:
         """The batch of a step; the index of a row is the first target of its window."""
@@ -260,8 +269,57 @@ class InSentences(InStreams):
         return replace(laid, targets=laid.targets + moved[sentences])
 
 
-def rows_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
-    """Every ``world``-th row of all batches, for evaluation; no batch where there are more ranks than rows."""
+@dataclass(frozen=True)
+class Windows:
+    """Independent windows that overlap, for evaluation: each target is scored in one of them.
+
+    The first window scores all of its targets, every later one its last ``stride``: those have at least
+    ``seq_len - stride`` tokens before them. ``stride = seq_len`` evaluates blocks without overlap, ``stride = 1`` token
+    by token. The last window is short where the text ends, and a batch of its own: nothing is padded.
+
+    Source: section 2 of Press et al. 2021.
+
+    Attributes:
+        rows: windows of a batch.
+        stride: by how many targets a window is moved on, at most ``seq_len``.
+        seq_len: targets of a window, T.
+        n_targets: of the text.
+    """
+
+    rows: int
+    stride: int
+    seq_len: int
+    n_targets: int
+
+    @property
+    def whole(self) -> int:
+        """Windows of full length."""
+        return max(0, (self.n_targets - self.seq_len) // self.stride + 1)
+
+    @property
+    def steps(self) -> int:
+        """Number of batches."""
+        covered = self.seq_len + (self.whole - 1) * self.stride if self.whole else 0
+        return -(-self.whole // self.rows) + int(covered < self.n_targets)
+
+    def segment(self, step: int) -> Segment:
+        """The batch of a step: whole windows, or at the end the short one."""
+        first, width = step * self.rows, self.seq_len
+        windows = np.arange(first, min(self.whole, first + self.rows), dtype=np.int64)
+        if first >= self.whole:
+            windows, width = np.array([self.whole], np.int64), self.n_targets - self.whole * self.stride
+        skip = np.where(windows == 0, 0, self.seq_len - self.stride)
+        return Segment(rows_from(windows * self.stride, width), windows, reset_memory=True, skip=skip)
+
+
+def evaluation_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
+    """A rank's batches of an evaluation; none where there is nothing left for it.
+
+    Of independent windows it takes every ``world``-th batch. A stream belongs to one rank, as its memory does: there it
+    takes every ``world``-th row of all batches.
+    """
+    if isinstance(order, Windows | InRandomWindows):
+        return Lazy(order.segment, range(rank, order.steps, world))
     rows = np.arange(rank, order.rows, world, dtype=np.int64)
     return Lazy(partial(_taken, order, rows), range(order.steps if rows.size else 0))
 

@@ -2,7 +2,7 @@
 
 Token ``i + 1`` is *target* ``i``: it is predicted from the tokens up to ``i``, so N tokens have N - 1 targets and the
 first token is never one. A *segment* is a table of targets, ``(rows, length)``; planning is arithmetic on their
-numbers and holds no tokens (:mod:`repro.data.core.orders` for training, :mod:`repro.data.core.cuts` for evaluation).
+numbers and holds no tokens (:mod:`repro.data.core.orders`).
 """
 
 from collections.abc import Callable, Sequence

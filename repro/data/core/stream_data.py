@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from repro.batches import Evaluation, StreamBatch, TextCut
-from repro.data.core.cuts import Cut, RandomWindows, Streams, Windows
 from repro.data.core.datamodule import DataModule
 from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
@@ -21,6 +20,8 @@ from repro.data.core.orders import (
     InStreams,
     Order,
     OrderName,
+    Windows,
+    evaluation_of_rank,
     overlapping,
     rows_per_batch,
     steps_per_epoch,
@@ -251,31 +252,33 @@ class StreamData(DataModule):
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
         """This rank's batches of a split, cut according to the evaluation."""
-        cut, n_targets = self._cut(evaluation)
-        planned = cut.plan(n_targets, self.share.rank, self.share.world)
+        planned = evaluation_of_rank(self._evaluated(evaluation), self.share.rank, self.share.world)
         build = self.column(self.split(evaluation.kind)).build
         return FixedLoader(planned if len(planned) else [NOTHING], build, self.num_workers)
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Scored targets over all ranks."""
-        column = self.column(self.split(evaluation.kind))
-        cut, n_targets = self._cut(evaluation)
-        if isinstance(cut, RandomWindows):
-            windows = cut.plan(n_targets)
+        column, order = self.column(self.split(evaluation.kind)), self._evaluated(evaluation)
+        if isinstance(order, InRandomWindows):
+            windows = map(order.segment, range(order.steps))
             return {"tokens": sum(int(window.counting(column.scored).sum()) for window in windows)}
-        return {"tokens": column.counted(n_targets - cut.dropped(n_targets))}
+        return {"tokens": column.counted(order.n_targets)}
 
-    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int]:
-        """The cut of a split for an evaluation, and how many targets at its beginning are considered."""
+    def _evaluated(self, evaluation: Evaluation) -> Order:
+        """The batches of an evaluation, each with the rows of all ranks; see :class:`repro.batches.TextCut`.
+
+        Of streams, the ``n_targets % rows`` targets at the end of the split belong to none and are not scored, as in
+        Transformer-XL's code.
+        """
         split, cut = self.split(evaluation.kind), evaluation.selection
         cut = cut if isinstance(cut, TextCut) else TextCut(self.seq_len)
         n_targets = self.column(split).n_targets
         if cut.tokens is not None:
             n_targets = min(n_targets, cut.tokens)
         if cut.batches is not None:
-            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), n_targets
+            return InRandomWindows(cut.rows, cut.batches, cut.seq_len, n_targets, (self.seed,))
         if cut.documents:
-            return DocumentRows(self.documents(split), cut.seq_len, cut.rows), n_targets
+            return DocumentRows(self.documents(split), cut.seq_len, cut.rows).until(n_targets)
         if cut.stride is None:
-            return Streams(cut.seq_len, cut.rows), n_targets
-        return Windows(cut.seq_len, cut.stride, cut.rows), n_targets
+            return InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
+        return Windows(cut.rows, cut.stride, cut.seq_len, n_targets)
