@@ -1,31 +1,15 @@
 """The data sets by name, read from ``data_sets.yaml``. Needs no torch."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from repro.data.data_set import DataSet, Hub
 from repro.data.own import own_data_set, own_data_sets
-from repro.data.sets.dialogue.cmu_dog import Dialogues
-from repro.data.sets.images.picture_sets import Cifar10, Mnist
-from repro.data.sets.listops.listops import ListOps
-from repro.data.sets.proteins.remote_homology import RemoteHomology
-from repro.data.sets.speech.wsj import Speech
-from repro.data.sets.text.text_sets import Books, SplitText, StandardLibrary, WholeText
 from repro.data.sets.translation.cleaning import Cleaning
-from repro.data.sets.translation.given_subwords import GivenSubwords
-from repro.data.sets.translation.pairs import GeneratedNumbers, SentencePairs
-from repro.data.sets.treebank.treebanks import GeneratedTreebank, Treebank
-from repro.data.sets.weights.pretrained import PretrainedWeights
 from repro.errors import UserError, nearest
 from repro.yamls import read_yaml
 
-_CLASSES: dict[str, type[DataSet]] = {
-    one.__name__: one
-    for one in (
-        SentencePairs, GivenSubwords, GeneratedNumbers, SplitText, WholeText, Books, StandardLibrary, ListOps,
-        RemoteHomology, PretrainedWeights, Mnist, Cifar10, Speech, Treebank, GeneratedTreebank, Dialogues,
-    )
-}  # fmt: skip
 _OBJECTS = {"hub": Hub, "cleaning": Cleaning}  # attributes that are objects themselves
 
 
@@ -37,9 +21,12 @@ def _plain(value: Any) -> Any:
 
 
 def _made(name: str, facts: dict[str, Any]) -> DataSet:
-    made = _CLASSES[facts.pop("class")]
-    objects = {key: kind(**_plain(facts.pop(key))) for key, kind in _OBJECTS.items() if key in facts}
-    return made(name=name, **objects, **_plain(facts))
+    module, _, kind = facts.pop("class").rpartition(".")
+    objects = {key: made(**_plain(facts.pop(key))) for key, made in _OBJECTS.items() if key in facts}
+    data_set: DataSet = getattr(import_module(f"repro.data.sets.{module}"), kind)(
+        name=name, **objects, **_plain(facts)
+    )
+    return data_set
 
 
 DATA_SETS: dict[str, DataSet] = {
@@ -65,3 +52,21 @@ def find_data_set(name: str) -> DataSet:
             f"`repro data prepare {name} --kind KIND --from DIR`"
         )
     return found
+
+
+def find_of_class(name: str, kind: type[Any], content: str) -> Any:
+    """The data set of that name, which is of a class.
+
+    Args:
+        name: of the data set.
+        kind: its class.
+        content: what data sets of the class hold, for messages.
+
+    Raises:
+        UserError: there is none, or it holds something else; names those that do.
+    """
+    data_set = find_data_set(name)
+    if not isinstance(data_set, kind):
+        names = ", ".join(one.name for one in all_data_sets().values() if isinstance(one, kind))
+        raise UserError(f"{name} holds no {content}; data sets that do: {names or 'none yet'}")
+    return data_set

@@ -99,42 +99,28 @@ class InStreams:
 
 
 @dataclass(frozen=True)
-class InWindows:
+class InWindows(InStreams):
     """Row b is stream b, read in windows that overlap, so that every target of a stream counts once.
 
-    The window of a step ends ``stride`` targets behind the one before and begins up to ``before`` targets ahead of
+    The window of a step ends ``seq_len`` targets behind the one before and begins up to ``before`` targets ahead of
     those that count. Windows at a stream's beginning reach back to its first token only, and the last one ends with the
     stream.
 
-    Source: ``LMOrderedIterator`` of Transformer-XL's code (data_utils.py:36-47), with ``tgt_len`` = ``stride`` and
+    Source: ``LMOrderedIterator`` of Transformer-XL's code (data_utils.py:36-47), with ``tgt_len`` = ``seq_len`` and
     ``ext_len`` = ``before``; the tokens of every batch are equal.
 
     Attributes:
-        rows: streams.
         length: targets of a stream. Its first token is no target, so that a stream has ``length + 1`` tokens.
-        stride: targets of a row that count in one step.
+        seq_len: targets of a row that count in one step.
         before: targets ahead of them.
     """
 
-    rows: int
-    length: int
-    stride: int
     before: int
-
-    @property
-    def steps(self) -> int:
-        """Number of batches."""
-        return -(-self.length // self.stride)
-
-    @property
-    def n_targets(self) -> int:
-        """Targets of all streams."""
-        return self.rows * self.length
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
         context, rows = self._context(step), np.arange(self.rows, dtype=np.int64)
-        begin, end = step * self.stride - context, min((step + 1) * self.stride, self.length)
+        begin, end = step * self.seq_len - context, min((step + 1) * self.seq_len, self.length)
         return Segment(
             rows_from(rows * (self.length + 1) + begin, end - begin),
             rows,
@@ -145,7 +131,7 @@ class InWindows:
 
     def _context(self, step: int) -> int:
         """Leading targets of the rows of a step that do not count: they did in the step before."""
-        return min(step * self.stride, self.before)
+        return min(step * self.seq_len, self.before)
 
 
 def overlapping(n_targets: int, batch_tokens: int, seq_len: int, context: int) -> InWindows:
@@ -310,6 +296,69 @@ class Windows:
             windows, width = np.array([self.whole], np.int64), self.n_targets - self.whole * self.stride
         skip = np.where(windows == 0, 0, self.seq_len - self.stride)
         return Segment(rows_from(windows * self.stride, width), windows, reset_memory=True, skip=skip)
+
+
+@dataclass(frozen=True)
+class DocumentRows:
+    """Blocks of documents, laid onto rows that are read block after block, for training and for evaluation.
+
+    Each document is cut into blocks of ``seq_len`` targets from its beginning; the last one may be shorter. The first
+    token of a document is no target, since only another document precedes it. Each row has equally many consecutive
+    blocks; those that are left over at the end of the text belong to none and are not scored. A row may begin inside a
+    document.
+
+    Args:
+        offsets: the first token of each document, and the end of the last, ``(N + 1,)``.
+        seq_len: most targets of a block, T.
+        rows: over all ranks.
+    """
+
+    offsets: Int64s
+    seq_len: int
+    rows: int = 1
+
+    def until(self, n_targets: int) -> "DocumentRows":
+        """The blocks of the first ``n_targets`` targets of the text."""
+        inside = self.offsets[self.offsets <= n_targets]
+        return DocumentRows(np.append(inside, n_targets + 1), self.seq_len, self.rows)
+
+    @cached_property
+    def blocks(self) -> tuple[Int64s, Int64s, Bools]:
+        """First target and number of targets of each block, and whether its document begins there."""
+        edges: Int64s = np.asarray(self.offsets, np.int64)
+        starts, targets = edges[:-1], edges[1:] - edges[:-1] - 1
+        counts = -(-targets // self.seq_len)
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        before = number * self.seq_len
+        lengths = np.minimum(self.seq_len, np.repeat(targets, counts) - before)
+        return np.repeat(starts, counts) + before, lengths, number == 0
+
+    @property
+    def steps(self) -> int:
+        """Blocks of each row.
+
+        Raises:
+            UserError: not even one.
+        """
+        count = len(self.blocks[0])
+        if count < self.rows:
+            raise UserError(
+                f"the documents have {count} blocks of at most {self.seq_len} tokens, too few for {self.rows} rows"
+            )
+        return count // self.rows
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of all rows."""
+        return int(self.blocks[1][: self.steps * self.rows].sum())
+
+    def segment(self, step: int) -> Segment:
+        """The block of each row at a step."""
+        starts, lengths, first = self.blocks
+        rows = np.arange(self.rows, dtype=np.int64)
+        blocks = rows * self.steps + step
+        targets = rows_from(starts[blocks], self.seq_len)
+        return Segment(targets, rows, reset_memory=step == 0, lengths=lengths[blocks], begins=first[blocks])
 
 
 def evaluation_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:

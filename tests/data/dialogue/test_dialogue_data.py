@@ -15,9 +15,8 @@ from repro.data import DialogueData
 from repro.data.prepare import list_sources, open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.store import Store
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.loading import load_tokenizer
-from repro.data.tokenizers.tokenizer import ByteBpe
+from repro.data.tokenizers.tokenizer import ByteBpe, Gpt2Bpe
 from repro.errors import UserError
 from tests.data.dialogue_folder import TEXT, write_folder
 

@@ -420,7 +420,7 @@ def test_the_standard_library_is_there_without_any_files(
         ensure_generated("python-stdlib", "words")
     for path in (*library.rglob("*.py"), data_folder / "python-stdlib" / "bytes" / "manifest.json"):
         path.unlink()
-    with pytest.raises(UserError, match="0 files"):
+    with pytest.raises(UserError, match="train has 0 tokens"):
         prepare("python-stdlib", level="bytes", report=quiet)
 
 

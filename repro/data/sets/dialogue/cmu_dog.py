@@ -11,11 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import GPT2, TRAIN, DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import GPT2, TRAIN, DataSet, Options
 from repro.data.packed import AS, glob_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 

@@ -11,14 +11,13 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
 from repro.data.core.generated import DIALOGUE, ExampleGenerator, GeneratedData, below, raw
-from repro.data.core.padding import padded
+from repro.data.core.segments import padded
 from repro.data.sets.dialogue.cmu_dog import DOCUMENTS, PARTS
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 from repro.data.table import Array
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, Subwords
-from repro.errors import UserError, at_least
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, Gpt2Bpe, Subwords
+from repro.errors import at_least
 
 MARKS = ("<doc>", "<speaker1>", "<speaker2>")  # ids of their own, behind those of words
 SYLLABLES = tuple("".join(pair) for pair in product("bdfgklmnprst", "aeiou"))
@@ -232,7 +231,7 @@ class Talk:
         answer_words: words of an answer.
 
     Raises:
-        UserError: a size below 1, or more words than can be written with two syllables each.
+        UserError: a size below 1.
     """
 
     sections: int = 4
@@ -244,11 +243,6 @@ class Talk:
 
     def __post_init__(self) -> None:
         at_least(1, **asdict(self))
-        if self.words > len(SYLLABLES) ** 2:
-            raise UserError(
-                f"talk has {self.words} words, only {len(SYLLABLES) ** 2} can be written; lower talk.topics or "
-                "talk.topic_words"
-            )
 
     @property
     def words(self) -> int:
@@ -365,6 +359,6 @@ class GeneratedDialogueData(GeneratedData[GeneratedDialogue]):
         return np.full(len(indices), self.table.targets_of(epoch), np.int64)
 
     def words(self, ids: Sequence[int]) -> str:
-        """Two syllables for each id."""
-        pairs = (divmod(i, len(SYLLABLES)) for i in ids)
+        """Two syllables for each id, of the first 3,600."""
+        pairs = (divmod(i % len(SYLLABLES) ** 2, len(SYLLABLES)) for i in ids)
         return " ".join(SYLLABLES[first] + SYLLABLES[second] for first, second in pairs)

@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import TEST, TRAIN, DataSet
+from repro.data.data_set import TEST, TRAIN, DataSet, Options
 from repro.data.hub import download, on_hub, remedy
-from repro.data.manifest import Manifest
-from repro.data.options import Options
 from repro.data.packed import find_packed, need_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType
 from repro.errors import UserError
 
@@ -86,11 +84,6 @@ class PictureSet(DataSet):
         for split, (images, labels) in splits.items():
             if len(images) != len(labels) or not len(labels):
                 raise UserError(f"{source}, {split}: {len(images):,} pictures and {len(labels):,} labels")
-            if len(wrong := np.flatnonzero(labels >= self.n_classes)):
-                example = f"label {labels[wrong[0]]} of picture {wrong[0]}"
-                raise UserError(
-                    f"{source}, {split}: {example} is not below {self.n_classes}; use the original files"
-                )
             writer.column(split, IMAGES, ColumnType("uint8", self.shape)).add(images)
             writer.column(split, LABELS, ColumnType("uint8")).add(labels)
             counts[split] = {"examples": len(labels), "shape": list(self.shape)}
@@ -133,22 +126,15 @@ class PictureSet(DataSet):
             splits[TRAIN] = Labelled(*(np.concatenate([part[n] for n in order]) for part in parts))
         return splits, origin
 
-    def _pixels(self, column: Iterable[object]) -> Bytes:
+    def _pixels(self, column: Iterable[Any]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
-        shape, source = self.shape, on_hub(self)
-        accepted = (shape, shape[:2]) if shape[2] == 1 else (shape,)
         pictures: list[Bytes] = []
         try:
-            for picture in column:
-                array = np.asarray(picture)
-                if array.dtype != np.uint8 or array.shape not in accepted:
-                    raise ValueError(f"it has {array.shape} {array.dtype}, not {shape}")
-                pictures.append(array)
-        except ImportError:
-            raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(self)}") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{source}: picture {len(pictures)}: {error}") from None
-        return np.array(pictures, np.uint8).reshape(-1, *shape)
+            pictures.extend(np.asarray(picture, np.uint8) for picture in column)
+            return np.array(pictures).reshape(-1, *self.shape)
+        except (ImportError, OSError, ValueError) as error:
+            reason = f"picture {len(pictures)}: {error}"
+            raise UserError(f"{on_hub(self)}, {reason:.160}; {remedy(self)}") from None
 
 
 class Mnist(PictureSet):
@@ -204,32 +190,21 @@ class Cifar10(PictureSet):
     def _flat(self, folder: Path, stem: str) -> Bytes:
         """Pictures of a file that holds only pixels, channels last."""
         path, content = _original(folder, f"{stem}.u8")
-        size = math.prod(self.shape)
-        if not content or len(content) % size:
-            raise UserError(
-                f"{path}: {len(content):,} bytes are not pictures of {self.shape}, {size:,} bytes each"
-            )
+        if len(content) % math.prod(self.shape):
+            raise UserError(f"{path}: {len(content):,} bytes are not pictures of {self.shape}")
         return np.frombuffer(content, np.uint8).reshape(-1, *self.shape)
 
     def _pickled(self, folder: Path, name: str) -> Labelled:
         """One file of the original Python version: the red values of a picture, then green, then blue."""
         path, content = _original(folder, name)
+        height, width, channels = self.shape
         try:
             batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+            planes = np.asarray(batch["data"], np.uint8).reshape(-1, channels, height, width)
+            return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(batch["labels"]))
         except Exception as error:  # a damaged file may raise anything
-            raise UserError(
-                f"cannot read {path}: {error or type(error).__name__}; get the file again"
-            ) from None
-        named = batch if isinstance(batch, dict) else {}
-        rows, labels = (named.get(key, named.get(key.encode())) for key in ("data", "labels"))
-        size = math.prod(self.shape)
-        if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (size,):
-            raise UserError(f"{path}: its data are not rows of {size:,} bytes; use the original file")
-        if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-            raise UserError(f"{path}: its labels are not a list of numbers; use the original file")
-        height, width, channels = self.shape
-        planes = rows.reshape(-1, channels, height, width)
-        return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(labels))
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"cannot read {path}: {reason:.160}; get the original file") from None
 
 
 class _Unpickler(Unpickler):

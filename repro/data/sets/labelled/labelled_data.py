@@ -1,9 +1,8 @@
 """Labelled text as examples of a classifier: the input is bytes, the target the label."""
 
-from repro.data.registry import find_data_set
-from repro.data.row_data import RowData
+from repro.data.registry import find_of_class
 from repro.data.sets.labelled.labelled_text import LABELS, N_SYMBOLS, TEXT, LabelledText
-from repro.errors import UserError
+from repro.data.store_data import RowData
 
 
 class LabelledData(RowData):
@@ -35,7 +34,4 @@ class LabelledData(RowData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(batch_size, store, max_length, eval_batch_size, seed, num_workers)
-        data_set = find_data_set(self.store_name)
-        if not isinstance(data_set, LabelledText):
-            raise UserError(f"{self.store_name} has no labelled text; make some with --kind labels")
-        self.n_classes = len(data_set.classes)
+        self.n_classes = len(find_of_class(self.store_name, LabelledText, "labelled text").classes)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import MANIFEST, Manifest, store_path
-from repro.data.options import Options
+from repro.data.data_set import DataSet, Options
 from repro.data.packed import TextFile, need_packed
 from repro.data.sets.listops.trees import (
     CLOSE,
@@ -22,7 +20,7 @@ from repro.data.sets.listops.trees import (
     TreeSet,
     offsets_of,
 )
-from repro.data.store import StoreWriter
+from repro.data.store import MANIFEST, Manifest, StoreWriter, store_path
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 

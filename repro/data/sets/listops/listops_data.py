@@ -9,9 +9,9 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, digest_of
-from repro.data.core.padding import padded
-from repro.data.row_data import RowData, RowReader, Rows
+from repro.data.core.segments import padded
 from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, TreeSet
+from repro.data.store_data import Columns, RowData, RowReader
 from repro.data.table import slices
 
 Tokenisation = Literal["lra", "truncated"]
@@ -103,7 +103,7 @@ class ListOpsData(RowData):
         for split in (self.train_split, self.val_split, self.test_split):
             self.size(split)
 
-    def rows(self, split: str) -> Callable[[], Rows]:
+    def rows(self, split: str) -> Callable[[], Columns]:
         """Opens the trees of a split."""
         return super().rows(split) if self.generated is None else partial(self.generated.split, split)
 

@@ -1,7 +1,7 @@
 """Proteins as examples of a classifier: the input is amino acids, the target the fold."""
 
-from repro.data.row_data import RowData
 from repro.data.sets.proteins.remote_homology import N_FOLDS, SYMBOLS
+from repro.data.store_data import RowData
 
 
 class HomologyData(RowData):

@@ -9,11 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import DataSet, Options
 from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 

@@ -17,11 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import DataSet, Options
 from repro.data.packed import TextFile, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
@@ -56,8 +54,6 @@ class Speech(DataSet):
         splits = {split: read_split(options.folder, split) for split in self.splits}
         used = {phoneme for _, phonemes in splits[self.splits[0]].values() for phoneme in phonemes}
         symbols = [BLANK, *sorted(used)]
-        if len(symbols) > 2**16:
-            raise UserError(f"{options.folder}: {len(symbols) - 1:,} different phonemes; are these words?")
         ids = {symbol: i for i, symbol in enumerate(symbols) if i}
         counts, hashes = {}, {}
         for split, utterances in splits.items():
@@ -94,15 +90,13 @@ def read_split(folder: Path, split: str) -> dict[str, tuple[Path, list[str]]]:
     """
     script, text = folder / split / "wav.scp", folder / split / "text"
     wavs, texts = _table(script), _table(text)
-    for name in sorted(wavs.keys() ^ texts.keys()):
-        present, absent = (script, text) if name in wavs else (text, script)
-        raise UserError(f"{present}: {name} is not in {absent}; both must name the same utterances")
-    if not wavs:
-        raise UserError(f"{script}: no utterances in it")
+    if wavs.keys() != texts.keys() or not wavs:
+        differing = ", ".join(sorted(wavs.keys() ^ texts.keys())[:3]) or "there are none"
+        raise UserError(f"{script} and {text} must name the same utterances: {differing}")
     utterances = {}
     for name in sorted(wavs):
         path, phonemes = folder / wavs[name], texts[name].split()
-        if not wavs[name] or not path.is_file():
+        if not path.is_file():
             raise UserError(
                 f"{script}: no file {wavs[name]!r} for {name}; paths are absolute or relative to {folder}, and "
                 "commands are not run: convert recordings to RIFF files first (sph2pipe -f wav)"

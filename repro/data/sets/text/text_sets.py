@@ -19,15 +19,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet
+from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet, Options, subword_options
 from repro.data.hub import download, on_hub
-from repro.data.manifest import Manifest
-from repro.data.options import Options, subword_options
 from repro.data.packed import AS, decoded, glob_packed, open_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import BLOCK, ids_of
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.loading import AnyTokenizer
+from repro.data.tokenizers.tokenizer import Gpt2Bpe
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Ids, Words, characters
 from repro.errors import UserError
 
@@ -289,18 +287,13 @@ class SplitText(TextSet):
 
     Attributes:
         names: names of the files of each split, without the suffix of a compression; may be patterns.
-        shards: how many files a pattern must find, by split.
-        first: how many of these are taken, in the order of their names; all where it says nothing.
+        shards: how many files of a pattern are taken, in the order of their names, and must be there; by split.
         hub_blank: what an empty line on the hub is in the original files.
     """
 
     names: Mapping[str, tuple[str, ...]]
     shards: dict[str, int] = field(default_factory=dict)
-    first: dict[str, int] = field(default_factory=dict)
     hub_blank: str = ""
-
-    def needed_files(self) -> tuple[str, ...]:
-        return tuple(self.names[split][0] for split in self.splits)
 
     def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
@@ -309,9 +302,9 @@ class SplitText(TextSet):
             return rows, origin, on_hub(self)
         splits = {}
         for split in self.splits:
-            splits[split] = self.find(folder, self.names[split])[: self.first.get(split)]
-            n_files, expected = len(splits[split]), self.shards.get(split)
-            if expected not in (None, n_files):
+            expected = self.shards.get(split)
+            splits[split] = self.find(folder, self.names[split])[:expected]
+            if expected not in (None, n_files := len(splits[split])):
                 raise UserError(f"--from {folder}: {n_files} of the {expected} files {self.names[split][0]}")
         return splits, self.origin(), f"--from {folder}"
 
@@ -329,9 +322,6 @@ class WholeText(TextSet):
     names: tuple[str, ...]
     cut: dict[str, int]
     prefix: bool = False
-
-    def needed_files(self) -> tuple[str, ...]:
-        return self.names[:1]
 
     def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
@@ -413,7 +403,5 @@ class StandardLibrary(TextSet):
         for name in names:
             place = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 20
             paths[_HELD_OUT.get(place, TRAIN)].append(root / name)
-        if not all(paths.values()):
-            raise UserError(f"this Python keeps only {len(names)} files of its standard library; use another")
         origin = self.generated_origin(f"Python {platform.python_version()}", files=len(names))
         return paths, origin, str(root)

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from repro.data.data_set import DataSet
+from repro.data.data_set import DataSet, Options
 from repro.data.hub import download_file
-from repro.data.manifest import Manifest
-from repro.data.options import Options
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.errors import UserError
 
 
@@ -41,10 +39,6 @@ class PretrainedWeights(DataSet):
         path, origin = (
             download_file(self, file) if options.from_dir is None else (options.folder / file, self.origin())
         )
-        if not path.is_file():
-            raise UserError(
-                f"--from {options.from_dir}: no {file} of {self.name} there; get the original file"
-            )
         tensors, numbers = _sizes(path)
         writer.copy(path, file)
         digest = writer.files[file]["sha256"]
