@@ -60,15 +60,8 @@ def text(task: Any, data: Any) -> Iterator[Level]:
 
 def scored(data: StreamData, evaluation: Evaluation) -> Ints:
     """The places of the tokens that an evaluation scores, in the order of the text."""
-    column = data.column(data.split(evaluation.kind))
-    cut, limit = data._cut(evaluation)
-    found = []
-    for segment in cut.plan(min(column.n_targets, limit or column.n_targets)):
-        steps = np.arange(segment.targets.shape[1])
-        begin = 0 if segment.skip is None else segment.skip[:, None]
-        end = len(steps) if segment.lengths is None else segment.lengths[:, None]
-        which = np.broadcast_to((steps >= begin) & (steps < end), segment.targets.shape)
-        found.append(segment.targets[which] + 1)
+    planned = data.plan_evaluation(evaluation)
+    found = [segment.targets[segment.counting(None)] + 1 for segment in planned]
     places = np.sort(np.concatenate(found))
     if len(places) != data.expected(evaluation)["tokens"]:
         raise RuntimeError(f"{len(places)} tokens of {data.store_name} found, which is not what is scored")

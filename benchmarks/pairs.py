@@ -104,8 +104,7 @@ def prepared(pairs: int, words: int, known: int | None) -> dict[str, Any]:
 
 def write_store(pairs: int) -> None:
     """A store of made-up lengths in the data folder."""
-    from repro.data.manifest import Manifest
-    from repro.data.store import make_store
+    from repro.data.store import Manifest, make_store
     from repro.data.table import ids_of
 
     random = np.random.Generator(np.random.PCG64(0))

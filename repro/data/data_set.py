@@ -1,25 +1,88 @@
-"""The interface of every data set: its facts, its stores, the options of ``repro data prepare``.
+"""The interface of every data set: its facts, the options of ``repro data prepare``, and the names of its stores:
+``bpe8000``, ``bpe512-n17200``, ``sp16000-1a2b3c4d``, ``words``, ``bytes-nonl``.
 
-A kind of data is a subclass with a few fields of its own; :mod:`repro.data.registry` has the data sets themselves.
+A kind of data is a subclass with a few fields of its own; ``data_sets.yaml`` has the data sets themselves.
 Listing and completing names load these modules, so none of them imports torch.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from repro.data.manifest import Manifest
-from repro.data.options import Options, given_variant, sized, subword_options, unsized
-from repro.data.store import StoreWriter
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
+from repro.data.store import Manifest, StoreWriter
 from repro.data.tokenizers.loading import load_subwords
-from repro.data.tokenizers.tokenizer import ByteBpe, Subwords
+from repro.data.tokenizers.tokenizer import ByteBpe, Gpt2Bpe, Subwords, load_gpt2
 from repro.errors import UserError
 
 TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 GPT2 = "gpt2"
+_LEARNED = re.compile(r"bpe(\d+)")
+_GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}")
+_SIZED = re.compile(r"(.+)-n([1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of ``repro data prepare``, None where they are left out.
+
+    Attributes:
+        from_dir: folder with the data set's files.
+        vocab_size: of a vocabulary to learn, specials included.
+        size: training examples of a generated data set.
+        tokenizer: a tokeniser file to use instead of learning one.
+        level: what a token of a text is.
+    """
+
+    from_dir: Path | None = None
+    vocab_size: int | None = None
+    size: int | None = None
+    tokenizer: Path | None = None
+    level: str | None = None
+
+    def __str__(self) -> str:
+        """The options in the form of the command line."""
+        names = ("level", "vocab_size", "size", "tokenizer", "from_dir")
+        values = {name: value for name in names if (value := getattr(self, name)) is not None}
+        flags = {name: "--" + name.removesuffix("_dir").replace("_", "-") for name in values}
+        return " ".join(f"{flags[name]} {value}" for name, value in values.items())
+
+    @property
+    def folder(self) -> Path:
+        """The folder of a data set that comes from files only."""
+        assert self.from_dir is not None  # `DataSet.check_files` has refused that
+        return self.from_dir
+
+
+def sized(base: str, size: int | None) -> str:
+    """The name of a store of generated data at some size: ``lra`` by default, ``lra-n2000``."""
+    return f"{base}-n{size}" if size else base
+
+
+def unsized(variant: str) -> tuple[str, int | None]:
+    """The parts that :func:`sized` joined."""
+    match = _SIZED.fullmatch(variant)
+    return (match[1], int(match[2])) if match else (variant, None)
+
+
+def learned_variant(vocab_size: int, size: int | None = None) -> str:
+    """The name of a store whose subwords are learned."""
+    return sized(f"bpe{vocab_size}", size)
+
+
+def given_variant(kind: str, vocab_size: int, sha256: str) -> str:
+    """The name of a store whose tokeniser was given: kind, size and the start of its hash."""
+    return f"{'sp' if kind == 'sentencepiece' else 'given'}{vocab_size}-{sha256[:8]}"
+
+
+def subword_options(variant: str) -> Options | None:
+    """The options that make a store of subwords; None for another. A tokeniser that was given is called FILE."""
+    base, size = unsized(variant)
+    if learned := _LEARNED.fullmatch(base):
+        return Options(vocab_size=int(learned[1]), size=size)
+    return Options(tokenizer=Path("FILE")) if _GIVEN.fullmatch(variant) else None
 
 
 @dataclass(frozen=True)
@@ -154,7 +217,8 @@ class DataSet(ABC):
         """Yields possible errors in the options: whether each is there, and its message."""
         source, size, tokenizer, level = options.from_dir, options.size, options.tokenizer, options.level
         own = f"--tokenizer {tokenizer} brings its vocabulary"
-        token, has_size, words = tokenizer is not None, size is not None, options.vocabulary
+        token, has_size = tokenizer is not None, size is not None
+        words = str(Options(vocab_size=options.vocab_size, tokenizer=tokenizer))
         yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
         yield has_size and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
         for name in ("size", "vocab_size"):
@@ -171,10 +235,6 @@ class DataSet(ABC):
             yield "bpe" not in self.levels, f"{self.name} has the vocabulary of its data; leave out {words}"
             yield level not in (None, "bpe"), f"--level {level} counts its own vocabulary; leave out {words}"
 
-    def needed_files(self) -> tuple[str, ...]:
-        """Names of the files that are needed, for people."""
-        return self.files
-
     def check_files(self, variant: str, from_dir: Path | None) -> None:
         """Looks whether there is anything to make a store from.
 
@@ -182,7 +242,7 @@ class DataSet(ABC):
             UserError: files are needed and none are given, or there is no such folder.
         """
         if from_dir is None and self.obtained == "--from":
-            named = f" ({', '.join(names)})" if (names := self.needed_files()) else ""
+            named = f" ({', '.join(self.files)})" if self.files else ""
             raise UserError(
                 f"{self.name} cannot be downloaded here; get its files{named} and give their folder: "
                 f"`{self.command(variant)}`"

@@ -1,8 +1,8 @@
 """Downloads from the hub, through the libraries ``datasets`` and ``huggingface_hub``, imported when they are used."""
 
+import contextlib
 import re
-from collections.abc import Mapping
-from importlib import import_module
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,10 @@ def download(data_set: DataSet) -> tuple[dict[str, Any], dict[str, Any]]:
         UserError: the hub cannot be reached or lacks a split; names ``--from``.
     """
     hub = _hub(data_set)
-    loaded = _call(data_set, "datasets", "load_dataset", hub.id, *filter(None, [hub.config]))
+    with _one_line(data_set):
+        from datasets import load_dataset
+
+        loaded = load_dataset(hub.id, *filter(None, [hub.config]), revision=hub.revision)
     absent = [split for split, name in hub.splits.items() if name not in loaded]
     if absent:
         raise UserError(f"{on_hub(data_set)} has no split {absent[0]}; {remedy(data_set)}")
@@ -47,7 +50,10 @@ def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
         UserError: the hub cannot be reached; names ``--from``.
     """
     hub = _hub(data_set)
-    path = Path(_call(data_set, "huggingface_hub", "hf_hub_download", hub.id, file))
+    with _one_line(data_set):
+        from huggingface_hub import hf_hub_download
+
+        path = Path(hf_hub_download(hub.id, file, revision=hub.revision))
     # it keeps files below snapshots/<revision>/, also for a branch or tag
     came = path.parent.name if _REVISION.fullmatch(path.parent.name) else None
     return path, {"kind": "hub", "id": hub.id, "revision": hub.revision or came}
@@ -58,22 +64,15 @@ def _hub(data_set: DataSet) -> Hub:
     return data_set.hub
 
 
-def _call(data_set: DataSet, library: str, function: str, *names: str) -> Any:
-    """Calls a function of a library for access to the hub.
-
-    Raises:
-        UserError: it is not installed, or the hub fails.
-    """
-    hub = _hub(data_set)
+@contextlib.contextmanager
+def _one_line(data_set: DataSet) -> Iterator[None]:
+    """Turns any error of a library for access to the hub into one line."""
     try:
-        return getattr(import_module(library), function)(*names, revision=hub.revision)
-    except ImportError:
-        raise UserError(
-            f"the package `{library}` is not installed; install it, or {remedy(data_set)}"
-        ) from None
-    except Exception as error:  # the library raises many kinds: offline, not found, damaged download
+        yield
+    except Exception as error:  # they raise many kinds: not installed, offline, not found, damaged download
         message = str(error).strip().split("\n", 1)[0]
-        raise UserError(f"cannot get {hub.id} from the hub ({message:.160}); {remedy(data_set)}") from None
+        problem = f"cannot get {_hub(data_set).id} from the hub ({message:.160})"
+        raise UserError(f"{problem}; {remedy(data_set)}") from None
 
 
 def _resolved(loaded: Mapping[str, object]) -> str | None:

@@ -12,7 +12,6 @@ pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,27 +28,40 @@ from repro.errors import UserError
 from repro.files import write_atomic
 from repro.paths import data_dir
 
-KINDS = ("pairs", "text", "labels", "pictures")
+# The files that belong to a data set of each kind.
+PATTERNS = {"pairs": "*.*", "text": "**/*.txt*", "labels": "*.tsv*", "pictures": "*/*/*"}
 FILE = "data_set.json"
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_FACTS: dict[str, Any] = {"title": "your own", "licence": "that of your files", "size": "any"}
+_COMMON: dict[str, Any] = {"title": "your own", "licence": "that of your files", "size": "any"}
 
 
 def own_data_sets() -> dict[str, DataSet]:
     """The data sets of the data folder that were prepared with ``--kind``, by name."""
-    return {path.parent.name: _read(path) for path in sorted(data_dir().glob(f"*/{FILE}"))}
+    names = sorted(path.parent.name for path in data_dir().glob(f"*/{FILE}"))
+    return {name: made(name, facts) for name in names if (facts := kept_facts(name))}
 
 
 def own_data_set(name: str) -> DataSet | None:
     """The data set of that name that was prepared with ``--kind``; None where there is none."""
-    path = data_dir() / name / FILE
-    return _read(path) if path.is_file() else None
+    facts = kept_facts(name)
+    return made(name, facts) if facts else None
 
 
-def kind_of(name: str) -> str | None:
-    """The kind of a data set of one's own; None of another."""
+def kept_facts(name: str) -> dict[str, Any] | None:
+    """The facts of a data set of one's own; None of another.
+
+    Raises:
+        UserError: their file is damaged.
+    """
     path = data_dir() / name / FILE
-    return _facts(path).get("kind") if path.exists() else None
+    if not path.is_file():
+        return None
+    try:
+        facts = dict(json.loads(path.read_bytes()))
+        made(name, facts)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
+    return facts
 
 
 def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
@@ -60,25 +72,25 @@ def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
         UserError: no such kind, a name that cannot be one, no folder, files that are not of the kind, or another data
             set of that name.
     """
-    if kind not in KINDS:
-        raise UserError(f"--kind {kind}: it is one of {', '.join(KINDS)}")
+    if kind not in PATTERNS:
+        raise UserError(f"--kind {kind}: it is one of {', '.join(PATTERNS)}")
     if not _NAME.fullmatch(name):
         raise UserError(
             f"{name!r} cannot name a data set; use small letters, digits and . _ -, like my-pairs"
         )
     if folder is None or not folder.is_dir():
         raise UserError(f"--from {folder or 'DIR'}: no such folder; --kind {kind} needs one with your files")
-    pattern = {"pairs": "*.*", "text": "**/*.txt*", "labels": "*.tsv*", "pictures": "*/*/*"}[kind]
-    found: dict[str, Callable[[Path], dict[str, Any]]] = {
+    found = {
         "pairs": _languages,
         "text": lambda _: {},
         "labels": lambda files: {"classes": classes_of(files)},
         "pictures": _pictures,
     }
-    facts = {"kind": kind, "files": hash_of(folder, pattern), **found[kind](folder)}
-    path = data_dir() / name / FILE
-    if path.exists() and _facts(path) != facts:
-        raise UserError(f"{path.parent} was made of other files; choose another name, or delete the folder")
+    facts = {"kind": kind, "files": hash_of(folder, PATTERNS[kind]), **found[kind](folder)}
+    if kept_facts(name) not in (None, facts):
+        raise UserError(
+            f"{data_dir() / name} was made of other files; choose another name, or delete the folder"
+        )
     return facts
 
 
@@ -93,33 +105,19 @@ def hash_of(folder: Path, pattern: str) -> str:
     return sha256_of(f"{p.relative_to(folder)} {sha256_of_file(p)}\n".encode() for p in paths)
 
 
-def _read(path: Path) -> DataSet:
-    try:
-        return made(path.parent.name, _facts(path))
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
-
-
 def made(name: str, facts: dict[str, Any]) -> DataSet:
     """The data set of some facts; see :func:`facts_of`."""
     if facts["kind"] == "pairs":
         names = {VAL: (("val.{part}", "valid.{part}"),)}
-        return SentencePairs(name=name, parts=tuple(facts["languages"]), names=names, **_FACTS)
+        return SentencePairs(name=name, parts=tuple(facts["languages"]), names=names, **_COMMON)
     if facts["kind"] == "text":
         levels = ("bytes", "chars", "words", "words-min3", "bpe", "gpt2")
-        return Books(name=name, documents="files", levels=levels, **_FACTS)
+        return Books(name=name, documents="files", levels=levels, **_COMMON)
     if facts["kind"] == "labels":
-        return LabelledText(name=name, classes=tuple(facts["classes"]), **_FACTS)
+        return LabelledText(name=name, classes=tuple(facts["classes"]), **_COMMON)
     return PictureFolders(
         name=name, shape=tuple(facts["shape"]), classes=tuple(facts["classes"]), n_classes=len(facts["classes"]),
-        columns=("image", "label"), **_FACTS,
+        columns=("image", "label"), **_COMMON,
     )  # fmt: skip
 
 

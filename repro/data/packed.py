@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import lzma
 import zipfile
 import zlib
@@ -135,19 +134,6 @@ class TextFile:
                 self._digest.update(raw)
                 line = decoded(raw, f"{self.path}, line {self.read}").removesuffix("\n").removesuffix("\r")
                 yield line.removeprefix("\ufeff") if self.read == 1 else line
-
-
-def read_json(path: Path) -> tuple[Any, bytes]:
-    """The content of a JSON file, and its raw content.
-
-    Raises:
-        UserError: it cannot be read, or is not JSON.
-    """
-    content = read_packed(path)
-    try:
-        return json.loads(decoded(content, str(path))), content
-    except ValueError as error:
-        raise UserError(f"{path} is not JSON: {error}; get the file again") from None
 
 
 def decoded(content: bytes, origin: str) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from repro.data import store
-from repro.data.manifest import store_path, variants
-from repro.data.options import Options
-from repro.data.own import facts_of, kind_of, made, own_data_set, write_facts
+from repro.data.data_set import Options
+from repro.data.own import facts_of, kept_facts, made, own_data_set, write_facts
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
+from repro.data.store import store_path, variants
 from repro.errors import UserError
 from repro.files import alone
 
@@ -68,7 +68,8 @@ def prepare(
     """
     if kind is not None and name in DATA_SETS:
         raise UserError(f"{name} is a data set already; give yours another name, or leave out --kind {kind}")
-    kind = kind or (kind_of(name) if from_dir is not None else None)
+    if kind is None and from_dir is not None:
+        kind = (kept_facts(name) or {}).get("kind")
     facts = facts_of(name, kind, from_dir) if kind is not None else None
     data_set = find_data_set(name) if facts is None else made(name, facts)
     options = Options(from_dir, vocab_size, size, tokenizer, level)

@@ -1,22 +1,36 @@
-"""The data sets by name, from the lists by kind. Needs no torch."""
+"""The data sets by name, read from ``data_sets.yaml``. Needs no torch."""
 
-from repro.data.data_set import DataSet
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from repro.data.data_set import DataSet, Hub
 from repro.data.own import own_data_set, own_data_sets
-from repro.data.sets.dialogue.cmu_dog import DIALOGUES
-from repro.data.sets.images.picture_sets import PICTURES
-from repro.data.sets.listops.listops import LISTOPS
-from repro.data.sets.proteins.remote_homology import PROTEINS
-from repro.data.sets.speech.wsj import SPEECH
-from repro.data.sets.text.corpora import TEXTS
-from repro.data.sets.translation.pair_sets import PAIRS
-from repro.data.sets.treebank.treebanks import TREEBANKS
-from repro.data.sets.weights.pretrained import WEIGHTS
+from repro.data.sets.translation.cleaning import Cleaning
 from repro.errors import UserError, nearest
+from repro.yamls import read_yaml
+
+_OBJECTS = {"hub": Hub, "cleaning": Cleaning}  # attributes that are objects themselves
+
+
+def _plain(value: Any) -> Any:
+    """A value of the file, its lists as tuples, which nobody changes."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
+
+
+def _made(name: str, facts: dict[str, Any]) -> DataSet:
+    module, _, kind = facts.pop("class").rpartition(".")
+    objects = {key: made(**_plain(facts.pop(key))) for key, made in _OBJECTS.items() if key in facts}
+    data_set: DataSet = getattr(import_module(f"repro.data.sets.{module}"), kind)(
+        name=name, **objects, **_plain(facts)
+    )
+    return data_set
+
 
 DATA_SETS: dict[str, DataSet] = {
-    data_set.name: data_set
-    for kind in (PAIRS, TEXTS, LISTOPS, PROTEINS, WEIGHTS, PICTURES, SPEECH, TREEBANKS, DIALOGUES)
-    for data_set in kind
+    name: _made(name, facts) for name, facts in read_yaml(Path(__file__).with_name("data_sets.yaml")).items()
 }
 
 
@@ -38,3 +52,21 @@ def find_data_set(name: str) -> DataSet:
             f"`repro data prepare {name} --kind KIND --from DIR`"
         )
     return found
+
+
+def find_of_class(name: str, kind: type[Any], content: str) -> Any:
+    """The data set of that name, which is of a class.
+
+    Args:
+        name: of the data set.
+        kind: its class.
+        content: what data sets of the class hold, for messages.
+
+    Raises:
+        UserError: there is none, or it holds something else; names those that do.
+    """
+    data_set = find_data_set(name)
+    if not isinstance(data_set, kind):
+        names = ", ".join(one.name for one in all_data_sets().values() if isinstance(one, kind))
+        raise UserError(f"{name} holds no {content}; data sets that do: {names or 'none yet'}")
+    return data_set

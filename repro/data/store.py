@@ -9,19 +9,20 @@ path, host or user name. Needs no torch.
 import contextlib
 import dataclasses
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from repro import __version__
 from repro.data import table
-from repro.data.manifest import MANIFEST, Manifest, OlderVersion, store_path
 from repro.data.packed import sha256_of_file
 from repro.data.table import (
-    COPY_BYTES,
     TEXT,
     Array,
     ColumnType,
@@ -31,11 +32,90 @@ from repro.data.table import (
     ids_of,
     write_table,
 )
-from repro.errors import ReproError, UserError
+from repro.errors import UserError
 from repro.files import write_atomic, writing
+from repro.paths import data_dir
 
 if TYPE_CHECKING:
     from repro.data.tokenizers.loading import AnyTokenizer
+
+MANIFEST = "manifest.json"
+STORE_SCHEMA = 2  # 1 had a file for each column
+
+
+@dataclass
+class Manifest:
+    """The description of a store, kept in the store.
+
+    Attributes:
+        name: of the data set.
+        variant: how it was tokenised, ``bpe8000``.
+        title: of the data set.
+        licence: under which terms the data may be used.
+        source: how it was obtained: ``kind`` (hub, files, generated), ``id``, ``revision`` (None: unpinned).
+        parts: columns of each split (languages).
+        aliases: other names of splits, ``{"test": "test_2016_flickr"}``.
+        missing_splits: splits of the data set that were not available.
+        counts: ``{split: {"examples": n, "tokens": {part: n}}}``, end symbols not counted.
+        tokenizer: ``kind``, ``size``, ``file``, ``sha256``.
+        row: what a row of the text's column is, ``document``, ``sentence`` or ``split``; empty for other data.
+        columns: ``{table: {column: {"rows": n, "sha256": hex}}}``: the hash of the content, whatever file holds it.
+        files: ``{file: {"bytes": n, "sha256": hex}}``.
+    """
+
+    name: str
+    variant: str
+    title: str
+    licence: str
+    source: dict[str, Any]
+    parts: list[str]
+    aliases: dict[str, str]
+    missing_splits: list[str]
+    counts: dict[str, dict[str, Any]]
+    tokenizer: dict[str, Any]
+    row: str = ""
+    columns: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    package_version: str = __version__
+    schema_version: int = STORE_SCHEMA
+
+    def to_json(self) -> bytes:
+        """The manifest with a SHA-256 over itself, so that a damaged one is noticed."""
+        body = dataclasses.asdict(self)
+        body["self_sha256"] = _digest_of(body)
+        return (json.dumps(body, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> "Manifest":
+        """Reads a manifest.
+
+        Raises:
+            ValueError: not a manifest of this schema, or changed since it was written; says which.
+        """
+        try:
+            body = json.loads(content)
+        except ValueError:
+            raise ValueError(f"{MANIFEST} is not JSON") from None
+        if (version := body.get("schema_version")) != STORE_SCHEMA:
+            raise ValueError(f"another version made it: schema_version is {version!r}, not {STORE_SCHEMA}")
+        if body.pop("self_sha256", None) != _digest_of(body):
+            raise ValueError(f"{MANIFEST} was changed after it was written")
+        return cls(**body)
+
+
+def _digest_of(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def store_path(name: str, variant: str) -> Path:
+    """The folder of a store."""
+    return data_dir() / name / variant
+
+
+def variants(name: str) -> list[str]:
+    """The finished stores of a data set below the data folder, sorted."""
+    return sorted(p.parent.name for p in (data_dir() / name).glob(f"[!.]*/{MANIFEST}"))
+
 
 _PARTS = ".columns"  # where columns are written before they become tables
 
@@ -115,7 +195,7 @@ class Store:
         """The first value of each row of a column, and the end of the last, ``(N + 1,)``."""
         return self.table(split).offsets(self._checked(part))
 
-    def rows(self, split: str, part: str, indices: Array) -> list[Array]:
+    def rows(self, split: str, part: str, indices: Array | Sequence[int]) -> list[Array]:
         """Some rows of a ragged column, ``(L_i, *shape)`` each."""
         return table.slices(self.values(split, part), self.offsets(split, part), indices)
 
@@ -145,40 +225,23 @@ def open_store(name: str, variant: str, command: str) -> Store:
     path = store_path(name, variant)
     try:
         content = (path / MANIFEST).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        if path.is_dir():
-            raise _corrupt(f"{name}/{variant}", f"no {MANIFEST}", command) from None
-        raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`") from None
     except OSError as error:
-        raise UserError(f"cannot read store {name}/{variant}: {error.strerror}") from None
+        if path.is_dir():
+            raise _corrupt(f"{name}/{variant}", f"{MANIFEST}: {error.strerror}", command) from None
+        raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`") from None
     try:
         store = Store(path, Manifest.from_json(content), hashlib.sha256(content).hexdigest(), command)
-        check_sizes(store)
-    except OlderVersion:
-        raise UserError(
-            f"store {name}/{variant} was prepared by an older version; prepare it anew: `{command}`"
-        ) from None
-    except (ValueError, TypeError, KeyError) as error:
+        for file, entry in store.manifest.files.items():
+            size = (path / file).stat().st_size if (path / file).is_file() else None
+            if size != entry["bytes"]:
+                raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _corrupt(f"{name}/{variant}", error, command) from None
     return store
 
 
 def _corrupt(name: str, problem: object, command: str) -> UserError:
-    return UserError(f"store {name} is corrupt: {problem}; make it again: `{command}`")
-
-
-def check_sizes(store: Store) -> None:
-    """Compares the size of every file with the manifest.
-
-    Raises:
-        ValueError: one differs, or is missing.
-    """
-    for file, entry in store.manifest.files.items():
-        path = store.path / file
-        if not path.is_file():
-            raise ValueError(f"{file} is missing")
-        if (size := path.stat().st_size) != entry["bytes"]:
-            raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
+    return UserError(f"store {name} cannot be used: {problem}; make it again: `{command}`")
 
 
 def verify(store: Store) -> None:
@@ -254,10 +317,7 @@ class StoreWriter:
 
     def copy(self, path: Path, file: str) -> None:
         """Copies a file."""
-        with path.open("rb") as source, (self.folder / file).open("wb") as target:
-            shutil.copyfileobj(source, target, COPY_BYTES)
-            target.flush()
-            os.fsync(target.fileno())
+        shutil.copyfile(path, self.folder / file)
         self._note([self.folder / file])
 
     def write_tokenizer(self, tokenizer: "AnyTokenizer") -> dict[str, Any]:
@@ -306,13 +366,9 @@ def make_store(
         The store's folder.
     """
     final = store_path(name, variant)
-    try:
+    with writing(final.parent):
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{variant}.", dir=final.parent))
-    except OSError as error:
-        raise UserError(
-            f"cannot write {final.parent}: {error.strerror}; set REPRO_DATA to another folder"
-        ) from None
     writer = StoreWriter(temporary)
     try:
         manifest = fill(writer)
@@ -321,7 +377,8 @@ def make_store(
         manifest = dataclasses.replace(manifest, files=writer.files, columns=writer.columns)
         write_atomic(temporary / MANIFEST, manifest.to_json())
         temporary.chmod(0o755)
-        _move_in(temporary, final, is_good)
+        with writing(final):
+            _move_in(temporary, final, is_good)
     finally:
         writer.abandon()
         shutil.rmtree(temporary, ignore_errors=True)
@@ -331,16 +388,9 @@ def make_store(
 
 
 def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
-    for _ in range(5):
-        with contextlib.suppress(OSError):  # the place is taken
-            os.rename(temporary, final)
-            return
-        if is_good():
-            return
-        discarded = Path(tempfile.mkdtemp(prefix=f".{final.name}.old.", dir=final.parent))
-        with contextlib.suppress(OSError):  # another process has just moved it away
-            os.rename(final, discarded / "store")
-        shutil.rmtree(discarded, ignore_errors=True)
-    raise ReproError(
-        f"cannot move the new store to {final}; delete that folder and run the same command again"
-    )
+    with contextlib.suppress(OSError):  # the place is taken
+        os.rename(temporary, final)
+        return
+    if not is_good():
+        shutil.rmtree(final)
+        os.rename(temporary, final)

@@ -301,6 +301,6 @@ class Table:
         return lines
 
 
-def slices(values: Array, offsets: Array, indices: Array) -> list[Array]:
+def slices(values: Array, offsets: Array, indices: Array | Sequence[int]) -> list[Array]:
     """Some rows of a ragged column."""
     return [values[offsets[i] : offsets[i + 1]] for i in indices]

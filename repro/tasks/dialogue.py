@@ -27,21 +27,17 @@ Place = tuple[int, int]  # of a reply: conversation, and number among its replie
 class DialogueDataProtocol(Data, Protocol):
     """The attributes of the datamodule that the task uses.
 
-    See :class:`repro.data.sets.dialogue.dialogue_data.Marked`.
+    See :class:`repro.data.sets.dialogue.dialogue_data.DialogueData`.
     """
 
     seq_len: int
     score_all: bool
     seed: int
+    doc_id: int  # the lowest id of a mark
 
     @property
     def ends(self) -> tuple[int, int, int]:
         """Ids of padding, the begin symbol and the end symbol."""
-        ...
-
-    @property
-    def doc_id(self) -> int:
-        """The lowest id of a mark."""
         ...
 
     def words(self, ids: list[int]) -> str:

@@ -3,15 +3,13 @@
 import dataclasses
 import pickle
 import struct
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from repro.data import registry
-from repro.data.options import Options
+from repro.data.data_set import Options
 from repro.data.prepare import open_store
 from repro.data.registry import DATA_SETS
 from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
@@ -67,17 +65,13 @@ def batch_of(images: Bytes, labels: Bytes) -> dict[str, object]:
     return {"batch_label": "some", "labels": [int(one) for one in labels], "data": np.stack(rows)}
 
 
-def write_pickles(folder: Path, splits: Splits, protocol: int = 3, named: Callable[[str], Any] = str) -> None:
+def write_pickles(folder: Path, splits: Splits, protocol: int = 3) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     train, test = splits["train"], splits["test"]
     for n in range(5):
         part = batch_of(train.images[3 * n : 3 * n + 3], train.labels[3 * n : 3 * n + 3])
-        _dump(folder / f"data_batch_{n + 1}", part, protocol, named)
-    _dump(folder / "test_batch", batch_of(*test), protocol, named)
-
-
-def _dump(path: Path, batch: Mapping[str, object], protocol: int, named: Callable[[str], Any]) -> None:
-    path.write_bytes(pickle.dumps({named(key): value for key, value in batch.items()}, protocol=protocol))
+        (folder / f"data_batch_{n + 1}").write_bytes(pickle.dumps(part, protocol=protocol))
+    (folder / "test_batch").write_bytes(pickle.dumps(batch_of(*test), protocol=protocol))
 
 
 WRITERS = {"mnist": write_mnist, "cifar10": write_flat}

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from repro.data import LabelledData, TranslationData
-from repro.data.own import FILE, KINDS, own_data_sets
+from repro.data.own import FILE, PATTERNS, own_data_sets
 from repro.data.prepare import list_sources, open_store, prepare, verify
 from repro.data.registry import find_data_set
 from repro.data.sets.images.picture_data import PatchData
@@ -98,7 +98,7 @@ def test_labels_that_are_none_are_refused(raw: Path, split: str, text: str, mess
         made("labels", raw)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PATTERNS)
 def test_later_commands_know_it(raw: Path, kind: str) -> None:
     more = {"vocab_size": 270} if kind == "pairs" else {}
     name, variant = made(kind, raw, **more).split("/")

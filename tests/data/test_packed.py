@@ -18,7 +18,6 @@ from repro.data.packed import (
     glob_packed,
     need_packed,
     plain_name,
-    read_json,
     read_packed,
     sha256_of,
 )
@@ -116,6 +115,3 @@ def test_lines_that_are_no_text_are_named(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"fine\n\nb\xff\n")
     with pytest.raises(UserError, match=r"a, line 3 is not UTF-8 at byte 1"):
         list(TextFile(tmp_path / "a"))
-    (tmp_path / "a").write_bytes(b"{")
-    with pytest.raises(UserError, match=r"a is not JSON: .*; get the file again"):
-        read_json(tmp_path / "a")

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from repro.data import store as store_module
-from repro.data.manifest import MANIFEST, Manifest, variants
-from repro.data.options import Options, given_variant, learned_variant, subword_options
+from repro.data.data_set import Options, given_variant, learned_variant, subword_options
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
-from repro.data.store import StoreWriter, make_store, verify
+from repro.data.store import MANIFEST, Manifest, StoreWriter, make_store, variants, verify
 from repro.data.table import DATA_FILE
 from repro.data.tokenizers.loading import load_tokenizer
 from repro.errors import ReproError, UserError
@@ -113,12 +112,12 @@ def no_manifest(store: Path) -> None:
     ("damage", "message"),
     [
         (truncate, f"train/{DATA_FILE} has"),
-        (delete, f"val/{DATA_FILE} is missing"),
+        (delete, f"val/{DATA_FILE} has None bytes"),
         (cut_manifest, "manifest.json is not JSON"),
         (edit_manifest, "manifest.json was changed"),
-        (other_schema, "schema_version 9"),
-        (older_schema, "was prepared by an older version; prepare it anew"),
-        (no_manifest, "no manifest.json"),
+        (other_schema, "another version made it: schema_version is 9"),
+        (older_schema, "another version made it: schema_version is 1"),
+        (no_manifest, "manifest.json: No such file"),
     ],
 )
 def test_opening_notices_damage_and_prepare_mends_it(
@@ -192,7 +191,7 @@ def test_a_failure_leaves_nothing_behind(data_folder: Path) -> None:
 
 def test_a_data_folder_that_cannot_be_made(data_folder: Path) -> None:
     data_folder.write_text("a file stands here")
-    with pytest.raises(UserError, match="set REPRO_DATA"):
+    with pytest.raises(UserError, match=r"cannot write .*numbers-en-de: .*; make the folder writable"):
         prepare(NAME, vocab_size=300, size=300)
 
 
@@ -224,7 +223,7 @@ def test_a_table_that_cannot_be_read_is_named_with_the_command(numbers_store: Pa
     path = numbers_store / "val" / DATA_FILE
     store = open_store(NAME, VARIANT)
     path.write_bytes(bytes(path.stat().st_size))
-    with pytest.raises(UserError, match=r"bpe300-n300 is corrupt: val/data-.* is no table") as caught:
+    with pytest.raises(UserError, match=r"bpe300-n300 cannot be used: val/data-.* is no table") as caught:
         store.values("val", "en")
     assert REMEDY in str(caught.value)
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from repro.data.sets.weights.pretrained import WEIGHTS
+from repro.data.registry import DATA_SETS
+from repro.data.sets.weights.pretrained import PretrainedWeights
 from repro.models import Bert, Body, Gpt2, VisionTransformer
 from repro.models.body import gpt2_blocks, learned
 from repro.models.pretrained import FAMILIES, TOKENS, begin_with, fill, statistics, translate
@@ -69,7 +70,8 @@ def test_every_source_fits_the_body_of_its_size(name: str) -> None:
 
 
 def test_every_source_is_of_its_family() -> None:
-    known = {weights.name: (weights.family, weights.n_heads) for weights in WEIGHTS}
+    weights = [one for one in DATA_SETS.values() if isinstance(one, PretrainedWeights)]
+    known = {one.name: (one.family, one.n_heads) for one in weights}
     assert known == {name: (of.family, of.n_heads) for name, of in ARCHITECTURES.items()}
 
 

@@ -97,8 +97,7 @@ def in_evaluation(mixer: str, data: Documents) -> dict[int, Tensor]:
     """Hidden states by target, as evaluation computes them."""
     protocol = Protocol(SEQ_LEN, ROWS, mem_len=SEQ_LEN, documents=data.order == "documents")
     task, result = streams.task(network(mixer), protocol).eval(), {}
-    cut, _ = data._cut(task.validation())
-    for segment in cut.plan(data.column("val").n_targets):
+    for segment in data.plan_evaluation(task.validation()):
         result |= by_target(segment, task._read(data.column("val").build(segment), protocol))
     return result
 

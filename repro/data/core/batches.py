@@ -13,8 +13,7 @@ import torch
 
 from repro.batches import PairBatch, SourceBatch
 from repro.data.core.draws import Int64s, order_of, shuffled, stream
-from repro.data.core.padding import padded
-from repro.data.core.segments import Array
+from repro.data.core.segments import Array, padded
 from repro.data.core.shares import Share
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from repro.errors import UserError

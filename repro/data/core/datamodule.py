@@ -1,7 +1,7 @@
 """The interface of all datamodules to runs, tasks and Lightning."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from lightning.pytorch import LightningDataModule
@@ -67,15 +67,19 @@ class DataModule(LightningDataModule, ABC):
         """Sizes of the splits in use, and what training leaves out; by split and quantity."""
 
     @abstractmethod
-    def training_loader(self) -> PlannedLoader[Any, Any]:
-        """Training batches of this rank, from the beginning."""
+    def plan_epoch(self, epoch: int) -> Sequence[Any]:
+        """What the batches of an epoch for this rank are built from, micro-batches of a step one after another."""
 
     @abstractmethod
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
-        """This rank's batches of an evaluation; one without rows where there is nothing for it.
+    def plan_evaluation(self, evaluation: Evaluation) -> Sequence[Any]:
+        """What this rank's batches of an evaluation are built from; one without rows where there is nothing for it.
 
         Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
         """
+
+    @abstractmethod
+    def builder(self, split: str) -> Callable[[Any], Any]:
+        """Builds the planned batches of a split; can be sent to a worker process."""
 
     @abstractmethod
     def expected(self, evaluation: Evaluation) -> Mapping[str, int]:
@@ -102,6 +106,16 @@ class DataModule(LightningDataModule, ABC):
             return Share()
         trainer = self.trainer
         return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
+
+    def training_loader(self) -> PlannedLoader[Any, Any]:
+        """Training batches of this rank, from the beginning."""
+        build = self.builder(self.train_split)
+        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
+
+    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
+        """This rank's batches of an evaluation."""
+        build = self.builder(self.split(evaluation.kind))
+        return FixedLoader(self.plan_evaluation(evaluation), build, self.num_workers)
 
     # --- interface of Lightning -----------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Data of classifiers: examples with a fixed number of targets, in batches of a fixed number of examples."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -10,7 +11,6 @@ import torch
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s, shuffled
-from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.errors import UserError, at_least
 
 
@@ -136,16 +136,14 @@ class ExampleData(DataModule):
             for rows in used
         ]
 
-    def training_loader(self) -> PlannedLoader[Rows, ExampleBatch]:
-        """Training batches of this rank."""
-        build = partial(build_examples, self.reader(self.train_split))
-        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
+    def builder(self, split: str) -> Callable[[Rows], ExampleBatch]:
+        """Builds the planned batches of a split."""
+        return partial(build_examples, self.reader(split))
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, ExampleBatch]:
+    def plan_evaluation(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's batches of a whole split, its first examples, or random batches of it."""
         split, drawn = self.split(evaluation.kind), evaluation.selection
-        plan = self._random(split, drawn) if isinstance(drawn, RandomBatches) else self._whole(evaluation)
-        return FixedLoader(plan, partial(build_examples, self.reader(split)), self.num_workers)
+        return self._random(split, drawn) if isinstance(drawn, RandomBatches) else self._whole(evaluation)
 
     def _whole(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's examples, each once over all ranks; a batch without rows where it has none."""

@@ -11,28 +11,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from torch import Generator
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
+from repro.data.core.segments import Lazy
 from repro.errors import ReproError, UserError
 
 Item = TypeVar("Item")
 Batch = TypeVar("Batch")
-
-
-def _itself(batch: Batch) -> Batch:
-    return batch
-
-
-class _Built(Dataset[Batch], Generic[Item, Batch]):
-    def __init__(self, items: Sequence[Item], build: Callable[[Item], Batch]) -> None:
-        self._items = items
-        self._build = build
-
-    def __getitem__(self, i: int) -> Batch:
-        return self._build(self._items[i])
 
 
 def _built(
@@ -41,17 +30,20 @@ def _built(
     """Batches from ``items[start:]``, in order, built here or by worker processes."""
     if num_workers == 0:
         return (build(item) for item in items[start:])
-    loader = DataLoader(
-        _Built(items, build),
+    batches: Any = Lazy(partial(_item, items, build), range(start, len(items)))
+    loader: DataLoader[Batch] = DataLoader(
+        batches,
         batch_size=None,
-        sampler=range(start, len(items)),
         num_workers=num_workers,
-        collate_fn=_itself,
         worker_init_fn=_end_with_parent,
         # not the global generator: drawing worker seeds from it would change a resumed run's dropout
         generator=Generator().manual_seed(0),
     )
     return iter(loader)
+
+
+def _item(items: Sequence[Item], build: Callable[[Item], Batch], i: int) -> Batch:
+    return build(items[i])
 
 
 def _end_with_parent(worker: int) -> None:

@@ -1,4 +1,4 @@
-"""The batches of an epoch over a text: streams with memory, windows, shuffled blocks, sentences.
+"""The batches of an epoch or of an evaluation over a text: streams with memory, windows, shuffled blocks, sentences.
 
 Deviation: in the official codes an epoch ends with a short batch; in training every batch here is whole, and what is
 left over is dropped.
@@ -46,7 +46,7 @@ def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
 
 
 class Order(Protocol):
-    """The batches of an epoch, each with the rows of all ranks."""
+    """The batches of an epoch or of an evaluation, each with the rows of all ranks."""
 
     @property
     def rows(self) -> int:
@@ -69,6 +69,7 @@ class InStreams:
     """Row b is stream b: a contiguous piece of the text, read on from step to step. The last step may be shorter.
 
     Source: data loader of Transformer-XL's code; Shortformer's with a cache.
+    Deviation: there the first token of every stream is no target; here only that of the split is none.
 
     Attributes:
         rows: streams.
@@ -98,42 +99,28 @@ class InStreams:
 
 
 @dataclass(frozen=True)
-class InWindows:
+class InWindows(InStreams):
     """Row b is stream b, read in windows that overlap, so that every target of a stream counts once.
 
-    The window of a step ends ``stride`` targets behind the one before and begins up to ``before`` targets ahead of
+    The window of a step ends ``seq_len`` targets behind the one before and begins up to ``before`` targets ahead of
     those that count. Windows at a stream's beginning reach back to its first token only, and the last one ends with the
     stream.
 
-    Source: ``LMOrderedIterator`` of Transformer-XL's code (data_utils.py:36-47), with ``tgt_len`` = ``stride`` and
+    Source: ``LMOrderedIterator`` of Transformer-XL's code (data_utils.py:36-47), with ``tgt_len`` = ``seq_len`` and
     ``ext_len`` = ``before``; the tokens of every batch are equal.
 
     Attributes:
-        rows: streams.
         length: targets of a stream. Its first token is no target, so that a stream has ``length + 1`` tokens.
-        stride: targets of a row that count in one step.
+        seq_len: targets of a row that count in one step.
         before: targets ahead of them.
     """
 
-    rows: int
-    length: int
-    stride: int
     before: int
-
-    @property
-    def steps(self) -> int:
-        """Number of batches."""
-        return -(-self.length // self.stride)
-
-    @property
-    def n_targets(self) -> int:
-        """Targets of all streams."""
-        return self.rows * self.length
 
     def segment(self, step: int) -> Segment:
         """The batch of a step."""
         context, rows = self._context(step), np.arange(self.rows, dtype=np.int64)
-        begin, end = step * self.stride - context, min((step + 1) * self.stride, self.length)
+        begin, end = step * self.seq_len - context, min((step + 1) * self.seq_len, self.length)
         return Segment(
             rows_from(rows * (self.length + 1) + begin, end - begin),
             rows,
@@ -144,7 +131,7 @@ class InWindows:
 
     def _context(self, step: int) -> int:
         """Leading targets of the rows of a step that do not count: they did in the step before."""
-        return min(step * self.stride, self.before)
+        return min(step * self.seq_len, self.before)
 
 
 def overlapping(n_targets: int, batch_tokens: int, seq_len: int, context: int) -> InWindows:
@@ -202,7 +189,8 @@ class InRandomWindows:
 
     The windows of a step depend on its key and number alone.
 
-    Source: ``get_batch`` of nanoGPT (train.py), whose numbers come from one stream for training and evaluation.
+    Source: ``get_batch`` and ``estimate_loss`` of nanoGPT (train.py), whose numbers come from one stream.
+    Deviation: there every evaluation of a run draws other windows; here they depend on the seed alone.
 
     Attributes:
         rows: windows of a batch.
@@ -210,6 +198,9 @@ class InRandomWindows:
         seq_len: targets of a window.
         n_targets: of the text.
         key: numbers that windows are drawn from: the seed, in training also the epoch.
+
+    Raises:
+        UserError: the text is shorter than a window.
     """
 
     rows: int
@@ -217,6 +208,10 @@ class InRandomWindows:
     seq_len: int
     n_targets: int
     key: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if self.n_targets < self.seq_len:
+            raise UserError(f"seq_len {self.seq_len} is more than the {self.n_targets} targets of the split")
 
     def segment(self, step: int) -> Segment:
         """The batch of a step; the index of a row is the first target of its window."""
@@ -260,8 +255,120 @@ class InSentences(InStreams):
         return replace(laid, targets=laid.targets + moved[sentences])
 
 
-def rows_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
-    """Every ``world``-th row of all batches, for evaluation; no batch where there are more ranks than rows."""
+@dataclass(frozen=True)
+class Windows:
+    """Independent windows that overlap, for evaluation: each target is scored in one of them.
+
+    The first window scores all of its targets, every later one its last ``stride``: those have at least
+    ``seq_len - stride`` tokens before them. ``stride = seq_len`` evaluates blocks without overlap, ``stride = 1`` token
+    by token. The last window is short where the text ends, and a batch of its own: nothing is padded.
+
+    Source: section 2 of Press et al. 2021.
+
+    Attributes:
+        rows: windows of a batch.
+        stride: by how many targets a window is moved on, at most ``seq_len``.
+        seq_len: targets of a window, T.
+        n_targets: of the text.
+    """
+
+    rows: int
+    stride: int
+    seq_len: int
+    n_targets: int
+
+    @property
+    def whole(self) -> int:
+        """Windows of full length."""
+        return max(0, (self.n_targets - self.seq_len) // self.stride + 1)
+
+    @property
+    def steps(self) -> int:
+        """Number of batches."""
+        covered = self.seq_len + (self.whole - 1) * self.stride if self.whole else 0
+        return -(-self.whole // self.rows) + int(covered < self.n_targets)
+
+    def segment(self, step: int) -> Segment:
+        """The batch of a step: whole windows, or at the end the short one."""
+        first, width = step * self.rows, self.seq_len
+        windows = np.arange(first, min(self.whole, first + self.rows), dtype=np.int64)
+        if first >= self.whole:
+            windows, width = np.array([self.whole], np.int64), self.n_targets - self.whole * self.stride
+        skip = np.where(windows == 0, 0, self.seq_len - self.stride)
+        return Segment(rows_from(windows * self.stride, width), windows, reset_memory=True, skip=skip)
+
+
+@dataclass(frozen=True)
+class DocumentRows:
+    """Blocks of documents, laid onto rows that are read block after block, for training and for evaluation.
+
+    Each document is cut into blocks of ``seq_len`` targets from its beginning; the last one may be shorter. The first
+    token of a document is no target, since only another document precedes it. Each row has equally many consecutive
+    blocks; those that are left over at the end of the text belong to none and are not scored. A row may begin inside a
+    document.
+
+    Args:
+        offsets: the first token of each document, and the end of the last, ``(N + 1,)``.
+        seq_len: most targets of a block, T.
+        rows: over all ranks.
+    """
+
+    offsets: Int64s
+    seq_len: int
+    rows: int = 1
+
+    def until(self, n_targets: int) -> "DocumentRows":
+        """The blocks of the first ``n_targets`` targets of the text."""
+        inside = self.offsets[self.offsets <= n_targets]
+        return DocumentRows(np.append(inside, n_targets + 1), self.seq_len, self.rows)
+
+    @cached_property
+    def blocks(self) -> tuple[Int64s, Int64s, Bools]:
+        """First target and number of targets of each block, and whether its document begins there."""
+        edges: Int64s = np.asarray(self.offsets, np.int64)
+        starts, targets = edges[:-1], edges[1:] - edges[:-1] - 1
+        counts = -(-targets // self.seq_len)
+        number = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        before = number * self.seq_len
+        lengths = np.minimum(self.seq_len, np.repeat(targets, counts) - before)
+        return np.repeat(starts, counts) + before, lengths, number == 0
+
+    @property
+    def steps(self) -> int:
+        """Blocks of each row.
+
+        Raises:
+            UserError: not even one.
+        """
+        count = len(self.blocks[0])
+        if count < self.rows:
+            raise UserError(
+                f"the documents have {count} blocks of at most {self.seq_len} tokens, too few for {self.rows} rows"
+            )
+        return count // self.rows
+
+    @property
+    def n_targets(self) -> int:
+        """Targets of all rows."""
+        return int(self.blocks[1][: self.steps * self.rows].sum())
+
+    def segment(self, step: int) -> Segment:
+        """The block of each row at a step."""
+        starts, lengths, first = self.blocks
+        rows = np.arange(self.rows, dtype=np.int64)
+        blocks = rows * self.steps + step
+        targets = rows_from(starts[blocks], self.seq_len)
+        return Segment(targets, rows, reset_memory=step == 0, lengths=lengths[blocks], begins=first[blocks])
+
+
+def evaluation_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
+    """A rank's batches of an evaluation; none where there is nothing left for it.
+
+    Of independent windows it takes every ``world``-th batch. A stream belongs to one rank, as its memory does: there it
+    takes every ``world``-th row of all batches.
+    """
+    if isinstance(order, Windows | InRandomWindows):
+        return Lazy(order.segment, range(rank, order.steps, world))
     rows = np.arange(rank, order.rows, world, dtype=np.int64)
     return Lazy(partial(_taken, order, rows), range(order.steps if rows.size else 0))
 

@@ -1,8 +1,8 @@
-"""Batches of a language model, built from segments of a flat array of tokens.
+"""Batches of a language model, built from segments of a flat array of tokens; and ragged rows as one padded array.
 
 Token ``i + 1`` is *target* ``i``: it is predicted from the tokens up to ``i``, so N tokens have N - 1 targets and the
 first token is never one. A *segment* is a table of targets, ``(rows, length)``; planning is arithmetic on their
-numbers and holds no tokens (:mod:`repro.data.core.orders` for training, :mod:`repro.data.core.cuts` for evaluation).
+numbers and holds no tokens (:mod:`repro.data.core.orders`).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar, overload
 
 import numpy as np
 import torch
+from numpy.typing import DTypeLike
+from torch import Tensor
 
 from repro.batches import StreamBatch
 from repro.data.core.draws import Int64s
@@ -119,6 +121,33 @@ def build_batch(tokens: Array, segment: Segment, scored: Bools | None = None) ->
 
 def rows_from(starts: Int64s, length: int) -> Int64s:
     return starts[:, None] + np.arange(length, dtype=np.int64)
+
+
+def padded(
+    rows: Sequence[Array],
+    fill: float,
+    dtype: DTypeLike = np.int64,
+    shape: tuple[int, ...] = (),
+    least: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Stacks rows of different lengths.
+
+    Args:
+        rows: ``(L_i, *shape)`` each.
+        fill: value behind the end of a row.
+        dtype: of the result.
+        shape: of a value.
+        least: L is at least this.
+
+    Returns:
+        ``(B, L, *shape)``, and the lengths ``(B,)`` in int64.
+    """
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    width = max(least, int(lengths.max(initial=0)))
+    table = np.full((len(rows), width, *shape), fill, dtype)
+    if rows:
+        table[np.arange(width) < lengths[:, None]] = np.concatenate(rows)
+    return torch.from_numpy(table), torch.from_numpy(lengths)
 
 
 NOTHING = Segment(np.zeros((0, 1), np.int64), np.zeros(0, np.int64), reset_memory=True)

@@ -1,19 +1,18 @@
 """Data of all language models: a flat array of tokens for each split, in streams, blocks, sentences or documents."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from repro.batches import Evaluation, StreamBatch, TextCut
-from repro.data.core.cuts import Cut, RandomWindows, Streams, Windows
 from repro.data.core.datamodule import DataModule
-from repro.data.core.documents import DocumentRows
 from repro.data.core.draws import Int64s
-from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.orders import (
+    DocumentRows,
     Epoch,
     InBlocks,
     InRandomWindows,
@@ -21,6 +20,8 @@ from repro.data.core.orders import (
     InStreams,
     Order,
     OrderName,
+    Windows,
+    evaluation_of_rank,
     overlapping,
     rows_per_batch,
     steps_per_epoch,
@@ -52,25 +53,23 @@ class Stage:
 
 @dataclass
 class Column:
-    """Tokens of a split and which of them count. Cheap to send to a worker process, where a store's are opened anew.
+    """Tokens of a split and which of them count. Sent to a worker process without the tokens, if these are a store's.
 
     Args:
-        tokens: ``(N,)``.
+        source: opens the tokens, ``(N,)``.
         scored: ``(N,)`` bool, the tokens that count where they are targets; None is all of them.
-        reopen: opens the tokens of a store once more; None sends them as they are.
     """
 
-    tokens: Array
+    source: Callable[[], Array]
     scored: Bools | None = None
-    reopen: Callable[[], Array] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ if self.reopen is None else {**self.__dict__, "tokens": None}
+        return {name: value for name, value in self.__dict__.items() if name != "tokens"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.reopen is not None:
-            self.tokens = self.reopen()
+    @cached_property
+    def tokens(self) -> Array:
+        """The tokens, ``(N,)``."""
+        return self.source()
 
     @property
     def n_targets(self) -> int:
@@ -98,7 +97,7 @@ class StreamData(DataModule):
         seq_len: targets of a row, T, after all stages.
         order: ``stream`` (memory may be carried), ``shuffled`` (blocks), ``random`` (windows drawn with replacement),
             ``sentences``, or ``documents`` (streams whose rows stop at the end of a document, see
-            :class:`repro.data.core.documents.DocumentRows`).
+            :class:`repro.data.core.orders.DocumentRows`).
         stages: the first epochs, at other lengths.
         context: leading targets of every row of training that are read, but do not count. Windows then overlap, so
             that every target counts once an epoch; only with order ``stream`` and without stages.
@@ -148,9 +147,9 @@ class StreamData(DataModule):
     def tokens(self, split: str) -> Array:
         """All tokens of a split, ``(N,)``."""
 
-    def reopen(self, split: str) -> Callable[[], Array] | None:
-        """Opens the tokens of a split in a worker process, where they are those of a store."""
-        return None
+    def source(self, split: str) -> Callable[[], Array]:
+        """Opens the tokens of a split, in a worker process anew."""
+        return partial(np.asarray, self.tokens(split))
 
     def scored(self, split: str) -> Bools | None:
         """The tokens of a split that count as targets, ``(N,)`` bool; None is all of them."""
@@ -173,7 +172,7 @@ class StreamData(DataModule):
     def column(self, split: str) -> Column:
         """Tokens and mask of a split."""
         if split not in self._columns:
-            self._columns[split] = Column(self.tokens(split), self.scored(split), self.reopen(split))
+            self._columns[split] = Column(self.source(split), self.scored(split))
         return self._columns[split]
 
     def seq_len_of(self, epoch: int) -> int:
@@ -244,38 +243,38 @@ class StreamData(DataModule):
             self.global_batches(epoch), self.share, self.column(self.train_split).scored, first
         ).plan()
 
-    def training_loader(self) -> PlannedLoader[Segment, StreamBatch]:
-        """Training batches of this rank."""
-        build = self.column(self.train_split).build
-        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
+    def builder(self, split: str) -> Callable[[Segment], StreamBatch]:
+        """Builds the planned batches of a split."""
+        return self.column(split).build
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Segment, StreamBatch]:
+    def plan_evaluation(self, evaluation: Evaluation) -> Sequence[Segment]:
         """This rank's batches of a split, cut according to the evaluation."""
-        cut, n_targets = self._cut(evaluation)
-        planned = cut.plan(n_targets, self.share.rank, self.share.world)
-        build = self.column(self.split(evaluation.kind)).build
-        return FixedLoader(planned if len(planned) else [NOTHING], build, self.num_workers)
+        planned = evaluation_of_rank(self._evaluated(evaluation), self.share.rank, self.share.world)
+        return planned if len(planned) else [NOTHING]
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Scored targets over all ranks."""
-        column = self.column(self.split(evaluation.kind))
-        cut, n_targets = self._cut(evaluation)
-        if isinstance(cut, RandomWindows):
-            windows = cut.plan(n_targets)
+        column, order = self.column(self.split(evaluation.kind)), self._evaluated(evaluation)
+        if isinstance(order, InRandomWindows):
+            windows = map(order.segment, range(order.steps))
             return {"tokens": sum(int(window.counting(column.scored).sum()) for window in windows)}
-        return {"tokens": column.counted(n_targets - cut.dropped(n_targets))}
+        return {"tokens": column.counted(order.n_targets)}
 
-    def _cut(self, evaluation: Evaluation) -> tuple[Cut, int]:
-        """The cut of a split for an evaluation, and how many targets at its beginning are considered."""
+    def _evaluated(self, evaluation: Evaluation) -> Order:
+        """The batches of an evaluation, each with the rows of all ranks; see :class:`repro.batches.TextCut`.
+
+        Of streams, the ``n_targets % rows`` targets at the end of the split belong to none and are not scored, as in
+        Transformer-XL's code.
+        """
         split, cut = self.split(evaluation.kind), evaluation.selection
         cut = cut if isinstance(cut, TextCut) else TextCut(self.seq_len)
         n_targets = self.column(split).n_targets
         if cut.tokens is not None:
             n_targets = min(n_targets, cut.tokens)
         if cut.batches is not None:
-            return RandomWindows(cut.seq_len, cut.rows, cut.batches, self.seed), n_targets
+            return InRandomWindows(cut.rows, cut.batches, cut.seq_len, n_targets, (self.seed,))
         if cut.documents:
-            return DocumentRows(self.documents(split), cut.seq_len, cut.rows), n_targets
+            return DocumentRows(self.documents(split), cut.seq_len, cut.rows).until(n_targets)
         if cut.stride is None:
-            return Streams(cut.seq_len, cut.rows), n_targets
-        return Windows(cut.seq_len, cut.stride, cut.rows), n_targets
+            return InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
+        return Windows(cut.rows, cut.stride, cut.seq_len, n_targets)

@@ -4,10 +4,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.merges import MergedWords
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
-from repro.data.tokenizers.tokenizer import ByteBpe, SentencePiece, Subwords
+from repro.data.tokenizers.tokenizer import ByteBpe, Gpt2Bpe, SentencePiece, Subwords
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Words
 from repro.errors import UserError
 
@@ -19,14 +18,10 @@ _KINDS: dict[str, Callable[[bytes], AnyTokenizer]] = {
 
 def _read_json(content: bytes) -> AnyTokenizer:
     try:
-        body = json.loads(content)
-    except ValueError:
-        body = None  # the library says what is wrong
-    kind = str(body.get("kind")) if isinstance(body, dict) else None
-    return _KINDS.get(str(kind), ByteBpe)(content)
-
-
-_READERS: dict[str, Callable[[bytes], AnyTokenizer]] = {".json": _read_json, ".model": SentencePiece}
+        kind = str(json.loads(content)["kind"])
+    except (ValueError, KeyError, TypeError):
+        kind = ""  # the library says what is wrong
+    return _KINDS.get(kind, ByteBpe)(content)
 
 
 def load_subwords(path: Path) -> Subwords:
@@ -49,16 +44,12 @@ def load_tokenizer(path: Path) -> AnyTokenizer:
     Raises:
         UserError: no such file, another suffix, or a broken file; names the file.
     """
-    path = Path(path)
-    if path.suffix not in _READERS:
-        raise UserError(f"{path}: a tokeniser file ends in {' or '.join(_READERS)}")
+    if path.suffix not in (".json", ".model"):
+        raise UserError(f"{path}: a tokeniser file ends in .json or .model")
     try:
         content = path.read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"no such tokeniser file: {path}") from None
+        return SentencePiece(content) if path.suffix == ".model" else _read_json(content)
     except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    try:
-        return _READERS[path.suffix](content)
+        raise UserError(f"cannot read the tokeniser file {path}: {error.strerror}") from None
     except UserError as error:
         raise UserError(f"{path}: {error}") from None

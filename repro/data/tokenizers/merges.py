@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from repro.data.tokenizers.tokenizer import SPECIALS, UNK_ID, Special
 from repro.data.tokenizers.vocabulary import body_of, written
+from repro.errors import UserError
 
 JOINER = "@@"  # ends every subword but the last of a word
 _END = "</w>"  # in a file of merges, ends the last symbol of a word
@@ -59,10 +60,6 @@ class MergedWords(Special):
         """Vocabulary size, the four specials and the rows that no text uses included."""
         return -(-(SPECIALS + len(self.subwords)) // _MULTIPLE) * _MULTIPLE
 
-    def given_ids(self, line: str) -> list[int]:
-        """Ids of a line that has been cut."""
-        return [self._ids.get(subword, UNK_ID) for subword in line.split()]
-
     def _encoded(self, texts: list[str]) -> list[list[int]]:
         rows = self._library.encode_batch(texts, add_special_tokens=False)
         return [[self._ids.get(_plain(token), UNK_ID) for token in row.tokens] for row in rows]
@@ -82,14 +79,13 @@ def read_merges(text: str) -> list[tuple[str, str]]:
     """The pairs of a file of ``subword-nmt``, the first merge first.
 
     Raises:
-        ValueError: a line is no pair.
+        UserError: a line is no pair.
     """
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#version")]
-    pairs = [tuple(line.split()) for line in lines]
-    wrong = next((line for line, pair in zip(lines, pairs, strict=True) if len(pair) != 2), None)
-    if wrong is not None:
-        raise ValueError(f"{wrong!r} is not a pair of symbols")
-    return [(first, second) for first, second in pairs]
+    try:
+        return [(first, second) for first, second in map(str.split, lines)]
+    except ValueError:
+        raise UserError("not a file of merges: each line is a pair of symbols") from None
 
 
 def _plain(token: str) -> str:

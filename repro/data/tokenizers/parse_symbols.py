@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from repro.data.tokenizers.tokenizer import MIN_BYTE_BPE, SPECIALS, ByteBpe, Special
+from repro.data.tokenizers.tokenizer import SPECIALS, ByteBpe, Special
 from repro.data.tokenizers.vocabulary import body_of, written
 from repro.errors import UserError
 
@@ -44,11 +44,6 @@ class WordsAndSymbols(Special):
         Raises:
             UserError: ``size`` cannot be reached.
         """
-        if size < MIN_BYTE_BPE + len(symbols):
-            raise UserError(
-                f"vocabulary size {size} is too small: 256 bytes, {SPECIALS} specials and {len(symbols)} symbols of "
-                f"trees need {MIN_BYTE_BPE + len(symbols)}"
-            )
         try:
             words = ByteBpe.train(sentences, size - len(symbols))
         except UserError as error:

@@ -5,7 +5,9 @@ The four special symbols have ids 0..3, whatever the file's numbering, and are n
 when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokenizers.vocabulary`.
 """
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from repro.data.tokenizers.vocabulary import Filed
@@ -160,6 +162,71 @@ class SentencePiece(Special):
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some ids; specials are dropped."""
         return str(self._library.decode([self._official[i] for i in ids if i >= SPECIALS]))
+
+
+class Gpt2Bpe(Filed):
+    """The subwords of GPT-2 under GPT-2's own numbers, so that its pretrained vectors are those of these ids.
+
+    Its one special symbol, ``<|endoftext|>``, is never made from text.
+
+    Args:
+        content: GPT-2's file of the ``tokenizers`` library, below ``file`` beside ``kind``.
+
+    Raises:
+        UserError: the content is no such file, or not of GPT-2.
+    """
+
+    kind = "gpt2-bpe"
+    vocab_size, end = 50257, "<|endoftext|>"
+    bos_id: int
+    eos_id: int
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__(content)
+        from tokenizers import Tokenizer as Library
+
+        try:
+            file = json.loads(content)["file"]
+            vocab = file["model"]["vocab"]
+            # `post_processor` and `added_tokens` concern special symbols only
+            plain = {**file, "added_tokens": [], "post_processor": None}
+            self._library = Library.from_str(json.dumps(plain))
+            encode_all(self._library)
+        except Exception as error:  # the library raises bare Exception
+            raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
+        facts = len(vocab), vocab.get("!"), vocab.get(self.end)
+        if facts != (self.vocab_size, 0, self.vocab_size - 1):
+            raise UserError(
+                f"not GPT-2's file: {len(vocab)} entries, {self.end} is {facts[2]}; use tokenizer.json of gpt2"
+            )
+        self.eos_id = self.bos_id = self.vocab_size - 1
+
+    @property
+    def size(self) -> int:
+        """Vocabulary size."""
+        return self.vocab_size
+
+    def _encoded(self, texts: list[str]) -> list[list[int]]:
+        return [row.ids for row in self._library.encode_batch(texts, add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of some ids; ``<|endoftext|>`` is dropped."""
+        return str(self._library.decode([int(i) for i in ids if i != self.eos_id]))
+
+
+def load_gpt2(path: Path) -> Gpt2Bpe:
+    """Reads GPT-2's ``tokenizer.json`` that a user gives.
+
+    Raises:
+        UserError: there is no such file, or it is another.
+    """
+    try:
+        file = json.loads(path.read_bytes())
+        return Gpt2Bpe((json.dumps({"kind": Gpt2Bpe.kind, "file": file}) + "\n").encode())
+    except OSError as error:
+        raise UserError(f"--tokenizer {path}: {error.strerror}") from None
+    except (ValueError, UserError) as error:
+        raise UserError(f"--tokenizer {path}: not GPT-2's file: {error!s:.160}") from None
 
 
 Subwords = ByteBpe | SentencePiece

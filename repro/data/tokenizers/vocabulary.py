@@ -145,28 +145,34 @@ class SymbolVocabulary(Filed):
         return len(self.symbols)
 
     @abstractmethod
-    def ids(self, data: bytes) -> Ids:
-        """Ids of some text, -1 for what is not in the vocabulary.
+    def split(self, data: bytes) -> Sequence[object]:
+        """The symbols of a text.
 
         Raises:
             UserError: not UTF-8, for words and characters.
         """
 
     @abstractmethod
-    def first_unknown(self, data: bytes) -> tuple[str, int]:
-        """The first symbol of a text that is not in the vocabulary, and its line, from 1."""
+    def ids(self, data: bytes) -> Ids:
+        """Ids of the symbols of a text, -1 for those that are not in the vocabulary; errors of :meth:`split`."""
+
+    def known_ids(self, data: bytes) -> tuple[Ids, int]:
+        """Ids of the symbols of a text, and how many of them are the one for unknown symbols.
+
+        Raises:
+            UserError: a symbol is not in the vocabulary, and there is none for unknown ones; names it.
+        """
+        ids = self.ids(data)
+        unknown = ids < 0
+        if unknown.any():
+            if self.unk_id is None:
+                symbol = self.split(data)[int(np.argmax(unknown))]
+                raise UserError(f"{symbol!r} is not in this vocabulary of {self.size} {self.kind}")
+            ids[unknown] = self.unk_id
+        return ids, int(np.count_nonzero(unknown))
 
     def _encoded(self, texts: list[str]) -> list[list[int]]:
-        return [self._ids_of(text.encode()) for text in texts]
-
-    def _ids_of(self, data: bytes) -> list[int]:
-        ids = self.ids(data)
-        if (ids < 0).any():
-            if self.unk_id is None:
-                symbol, _ = self.first_unknown(data)
-                raise UserError(f"{symbol} is not in this vocabulary of {self.size} {self.kind}")
-            ids[ids < 0] = self.unk_id
-        return [int(i) for i in ids]
+        return [self.known_ids(text.encode())[0].tolist() for text in texts]
 
 
 def _text(data: bytes) -> str:
@@ -193,19 +199,14 @@ class Words(SymbolVocabulary):
         if self.settings["unknown"] is not None:
             self.unk_id = self._index[self.settings["unknown"]]
 
-    def _split(self, data: bytes) -> list[str]:
+    def split(self, data: bytes) -> list[str]:
+        """The words and line ends of a text."""
         return _text(data).replace("\n", f" {self.settings['line_end']} ").split()
 
     def ids(self, data: bytes) -> Ids:
         """Ids of the words and line ends of a text, -1 for words out of the vocabulary."""
-        words = self._split(data)
+        words = self.split(data)
         return np.fromiter(map(self._index.get, words, repeat(-1)), np.int32, len(words))
-
-    def first_unknown(self, data: bytes) -> tuple[str, int]:
-        """The first word that is not in the vocabulary, and its line, from 1."""
-        words = self._split(data)
-        i = next(i for i, word in enumerate(words) if word not in self._index)
-        return f"the word {words[i]!r}", 1 + words[:i].count(self.settings["line_end"])
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words with a blank between; ends of lines become line breaks."""
@@ -222,21 +223,14 @@ class Bytes(SymbolVocabulary):
     def _read(self) -> None:
         self._table = np.full(256, -1, np.int32)
         self._table[np.frombuffer(bytes(self.symbols), np.uint8)] = np.arange(self.size, dtype=np.int32)
-        self._kept = np.ones(256, np.bool_)
-        self._kept[np.frombuffer(bytes(self.settings["dropped"]), np.uint8)] = False
+
+    def split(self, data: bytes) -> bytes:
+        """The bytes that are not dropped."""
+        return data.translate(None, bytes(self.settings["dropped"]))
 
     def ids(self, data: bytes) -> Ids:
         """Ids of the bytes that are not dropped, -1 for those out of the vocabulary."""
-        values = np.frombuffer(data, np.uint8)
-        if self.settings["dropped"]:
-            values = values[self._kept[values]]
-        return self._table[values]
-
-    def first_unknown(self, data: bytes) -> tuple[str, int]:
-        """The first byte that is not in the vocabulary, and its line, from 1."""
-        values = np.frombuffer(data, np.uint8)
-        i = int(np.argmax(self._kept[values] & (self._table[values] < 0)))
-        return f"the byte 0x{data[i]:02x}", 1 + data[:i].count(b"\n")
+        return self._table[np.frombuffer(self.split(data), np.uint8)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some bytes; those that form no character become U+FFFD."""
@@ -253,16 +247,14 @@ class Chars(SymbolVocabulary):
         self._table = np.full(int(codes.max()) + 2, -1, np.int32)  # the last entry serves all higher codes
         self._table[codes] = np.arange(self.size, dtype=np.int32)
 
+    def split(self, data: bytes) -> str:
+        """The characters of a text."""
+        return _text(data)
+
     def ids(self, data: bytes) -> Ids:
         """Ids of the characters, -1 for those out of the vocabulary."""
         codes = characters(data)
         return self._table[np.minimum(codes, len(self._table) - 1)]
-
-    def first_unknown(self, data: bytes) -> tuple[str, int]:
-        """The first character that is not in the vocabulary, and its line, from 1."""
-        i = int(np.argmax(self.ids(data) < 0))
-        text = _text(data)
-        return f"the character {text[i]!r}", 1 + text[:i].count("\n")
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some characters."""

@@ -1,6 +1,7 @@
 """Common behaviour of datamodules: the position in training, evaluations, declarations."""
 
 import inspect
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from repro.batches import (
     StreamBatch,
     TextCut,
 )
-from repro.data import BitXorData, DataModule, EchoData, FixedLoader, PlannedLoader
+from repro.data import BitXorData, DataModule, EchoData
 from repro.data.core.shares import Share
 from tests.data.running import SaveAt, placed, train
 
@@ -47,12 +48,15 @@ class Small(DataModule):
     def __init__(self) -> None:
         super().__init__(seed=0, num_workers=0)
 
-    def training_loader(self) -> PlannedLoader[int, Tensor]:
-        return PlannedLoader(plan, build, self.share.micro_batches)
+    def plan_epoch(self, epoch: int) -> Sequence[int]:
+        return plan(epoch)
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[int, Tensor]:
+    def plan_evaluation(self, evaluation: Evaluation) -> Sequence[int]:
         first = {"train": 0, "held": 1000, "test": 2000}[self.split(evaluation.kind)]
-        return FixedLoader(range(first, first + self.expected(evaluation)["examples"]), build)
+        return range(first, first + self.expected(evaluation)["examples"])
+
+    def builder(self, split: str) -> Callable[[int], Tensor]:
+        return build
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         how, size = evaluation.selection, SIZES[self.split(evaluation.kind)]

@@ -9,7 +9,7 @@ import torch
 
 from repro.batches import Evaluation, StreamBatch, TextCut, scored_places
 from repro.data import StreamData
-from repro.data.core.documents import DocumentRows
+from repro.data.core.orders import DocumentRows
 from repro.errors import UserError
 from tests.data.running import placed
 

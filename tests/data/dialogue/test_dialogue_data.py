@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,9 +15,8 @@ from repro.data import DialogueData
 from repro.data.prepare import list_sources, open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.store import Store
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.loading import load_tokenizer
-from repro.data.tokenizers.tokenizer import ByteBpe
+from repro.data.tokenizers.tokenizer import ByteBpe, Gpt2Bpe
 from repro.errors import UserError
 from tests.data.dialogue_folder import TEXT, write_folder
 
@@ -229,43 +227,6 @@ def test_other_stores_and_settings_are_refused(store: Store) -> None:
     prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
     with pytest.raises(UserError, match="holds en, de"):
         data(store="numbers-en-de/bpe300-n300")
-
-
-Change = Callable[[dict[str, Any]], object]
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        ("Conversations/train/b", lambda one: one.pop("wikiDocumentIdx"), "wikiDoc"),
-        ("Conversations/train/b", lambda one: one.update(wikiDocumentIdx=6), "no document .* 6"),
-        ("Conversations/test/e", lambda one: one.update(history="hi"), "'history'"),
-        ("Conversations/test/e", lambda one: one["history"][0].update(uid="user3"), "'user3'"),
-        ("Conversations/test/e", lambda one: one["history"][0].pop("text"), "'text'"),
-        ("Conversations/test/e", lambda one: one.update(history=[]), "in test"),
-        ("WikiData/Alpha", lambda one: one.update(wikiDocumentIdx=5), "wikiDocumentIdx 5"),
-        ("WikiData/Alpha", lambda one: one.update({"0": "facts"}), "'0'"),
-        ("WikiData/Alpha", lambda one: one["0"].update(cast=["a", 3]), "'cast'"),
-        ("WikiData/Alpha", lambda one: one.pop("2"), "'2'"),
-    ],
-)
-def test_a_file_that_lacks_something_is_named(
-    data_folder: Path, folder: Path, file: str, change: Change, message: str
-) -> None:
-    path = folder / f"{file}.json"
-    body = json.loads(path.read_text())
-    change(body)
-    path.write_text(json.dumps(body))
-    with pytest.raises(UserError, match=message) as caught:
-        made(folder)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("content", "message"), [(b"{", "not JSON"), (b"\xff", "UTF-8"), (b"[]", "wikiDoc")])
-def test_a_damaged_file_is_named(data_folder: Path, folder: Path, content: bytes, message: str) -> None:
-    (folder / "WikiData" / "Beta.json").write_bytes(content)
-    with pytest.raises(UserError, match=rf"Beta\.json.* {message}"):
-        made(folder)
 
 
 def test_files_are_needed(data_folder: Path, folder: Path) -> None:

@@ -91,5 +91,3 @@ def test_sizes_below_1_are_refused(name: str) -> None:
 def test_more_is_refused() -> None:
     with pytest.raises(UserError, match="not 2"):
         data(window=2)
-    with pytest.raises(UserError, match="8008 words"):
-        Talk(topics=4000, topic_words=2)

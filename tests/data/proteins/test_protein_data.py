@@ -70,8 +70,8 @@ def test_a_reader_is_cheap_to_send() -> None:
 def test_sizes_fit_the_task() -> None:
     data = HomologyData(batch_size=2)
     assert (data.input_size, data.n_classes, data.n_targets, data.seq_len) == (30, 1195, 1, 1024)
-    with pytest.raises(UserError, match=r"train.*max_length 2"):
-        HomologyData(batch_size=2, max_length=2).setup()
+    with pytest.raises(UserError, match="more than the 0 examples of training"):
+        HomologyData(batch_size=2, max_length=2).plan_epoch(0)
     with pytest.raises(UserError, match=r"max_length.*1"):
         HomologyData(batch_size=2, max_length=0)
 

@@ -68,11 +68,6 @@ def test_every_utterance_is_evaluated_once(store: Path) -> None:
     assert [batch.indices.tolist() for batch in module.val_dataloader()] == [[0], [1]]
 
 
-def test_nothing_to_train_on_is_refused(store: Path) -> None:
-    with pytest.raises(UserError, match=r"train.*2"):
-        SpeechData(1, phonemes=3, longest=2).setup()
-
-
 def test_evaluation_leaves_nothing_out(store: Path) -> None:
     with pytest.raises(UserError, match=r"val.*5 frames,.*longest 4"):
         SpeechData(1, phonemes=3, longest=4).setup()

@@ -60,7 +60,7 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
     }
     assert module.store_name == "ptb"
     assert module.manifest_sha256 == module.store.manifest_sha256
-    assert module.manifest.variant == "words"
+    assert module.store.manifest.variant == "words"
     assert module.expected(Evaluation("val", selection=TextCut(5, rows=4))) == {"tokens": 52}
     module, windows = data(val_split="valid"), Evaluation("val", selection=TextCut(5, stride=2))
     assert module.expected(windows) == {"tokens": 53}

@@ -9,8 +9,8 @@ import pytest
 
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe, load_gpt2
 from repro.data.tokenizers.loading import load_tokenizer
+from repro.data.tokenizers.tokenizer import Gpt2Bpe, load_gpt2
 from repro.errors import UserError
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]
@@ -46,7 +46,7 @@ def given(tmp_path: Path) -> Path:
 
 
 def test_ids_are_those_of_the_file_and_text_makes_no_special_one(given: Path) -> None:
-    result = Gpt2Bpe.parse(given.read_bytes())
+    result = load_gpt2(given)
     vocab = json.loads(given.read_text())["model"]["vocab"]
     assert (result.size, result.eos_id, vocab["!"]) == (50257, 50256, 0)
     assert result.encode("a the") == [vocab["a"], vocab["Ġthe"]]
@@ -113,7 +113,7 @@ def test_the_level_needs_a_file_and_other_levels_have_none(
 
 def test_the_first_books_by_name(data_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = DATA_SETS["pg19-2000"]
-    small = dataclasses.replace(known, first={"train": 2}, shards={"train": 2, "val": 1, "test": 1})  # type: ignore[call-arg]
+    small = dataclasses.replace(known, shards={"train": 2, "val": 1, "test": 1})  # type: ignore[call-arg]
     monkeypatch.setitem(DATA_SETS, "pg19-2000", small)
     for name in ("train/1", "train/30", "train/4", "validation/7", "test/8"):
         path = tmp_path / "pg19" / f"{name}.txt"

@@ -73,7 +73,7 @@ def test_the_same_text_gives_the_same_file(tokenizer: WordsAndSymbols) -> None:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (264, "264 is too small: 256 bytes, 4 specials and 5 symbols of trees need 265"),
+        (264, "of 264, 5 are symbols of trees, the others words': vocabulary size 259 is too small"),
         (900, "of 900, 5 are symbols of trees, the others words': vocabulary size 895 is too large"),
     ],
 )

@@ -131,7 +131,7 @@ def test_broken_files_are_named(bpe: ByteBpe, sentence_piece: bytes, tmp_path: P
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=name):
             load_tokenizer(tmp_path / name)
-    with pytest.raises(UserError, match="no such tokeniser file"):
+    with pytest.raises(UserError, match="cannot read the tokeniser file"):
         load_tokenizer(tmp_path / "absent.json")
 
 

@@ -21,7 +21,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Files of a small data set, which is registered."""
     known = GivenSubwords(
         name=NAME, title="t", licence="l", size="s", parts=("en", "de"), splits=("train", "valid", "test"),
-        optional=("test",), aliases={"val": "valid"}, prefix="en-de.", merges=("en-de.codes", "code"),
+        optional=("test",), aliases={"val": "valid"}, merges=("en-de.codes", "code"),
+        names={split: ((f"en-de.{split}.{{part}}", f"{split}.{{part}}"),) for split in ("train", "valid", "test")},
     )  # fmt: skip
     monkeypatch.setitem(DATA_SETS, NAME, known)
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
@@ -53,12 +54,6 @@ def test_names_with_the_pair_in_front_go_first(folder: Path) -> None:
         (folder / f"en-de.train.{part}").write_text("low low\nlow\n", encoding="utf-8")
     actions.prepare(NAME, from_dir=folder, report=lambda line: None)
     assert open_store(NAME, GIVEN).lines("train", "en") == ["low low", "low"]
-
-
-def test_merges_of_other_subwords_are_refused(folder: Path) -> None:
-    (folder / "code").write_text("#version: 0.2\nl l</w>\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"code.*train\.en"):
-        actions.prepare(NAME, from_dir=folder, report=lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["code", "train.de", "valid.en"])

@@ -8,8 +8,13 @@ from itertools import islice
 import pytest
 
 from repro.data.sets.translation import numbers
-from repro.data.sets.translation.numbers import generate, split_of, translate_key
-from repro.data.sets.translation.spelling import english_cardinal, german_cardinal
+from repro.data.sets.translation.numbers import (
+    english_cardinal,
+    generate,
+    german_cardinal,
+    split_of,
+    translate_key,
+)
 
 CARDINALS = {
     0: ("zero", "null"),

@@ -1,10 +1,19 @@
 """The training pairs that are kept, and the counts of the others."""
 
+from typing import Any
+
 import pytest
 
-from repro.data.sets.translation.cleaning import Cleaner, Cleaning, summary
+from repro.data.sets.translation.cleaning import Cleaning, clean, new_counts, summary
 
 RULES = Cleaning(max_words=10, ratio=1.5)
+Pair = tuple[str, ...]
+
+
+def cleaned(pairs: list[Pair], rules: Cleaning) -> tuple[list[Pair], dict[str, Any]]:
+    """The kept pairs and the counts."""
+    counts = new_counts(rules)
+    return list(clean(pairs, rules, counts)), counts
 
 
 @pytest.mark.parametrize(
@@ -22,37 +31,37 @@ RULES = Cleaning(max_words=10, ratio=1.5)
     ],
 )
 def test_each_rule(pair: tuple[str, str], reason: str) -> None:
-    cleaner = Cleaner(RULES)
+    kept, counts = cleaned([pair], RULES)
     assert RULES.objection(pair) == reason
-    assert len(list(cleaner.clean([pair]))) == (not reason)
-    assert cleaner.dropped == {name: int(name == reason) for name in ("empty", "long", "ratio")}
+    assert len(kept) == (not reason)
+    assert counts["dropped"] == {name: int(name == reason) for name in ("empty", "long", "ratio")}
 
 
 def test_without_rules_only_empty_pairs_go() -> None:
-    cleaner = Cleaner(Cleaning())
-    assert list(cleaner.clean([("w " * 999, "w"), ("x", "\u00a0\t")])) == [(" ".join(["w"] * 999), "w")]
-    assert cleaner.dropped == {"empty": 1, "long": 0, "ratio": 0}
+    kept, counts = cleaned([("w " * 999, "w"), ("x", "\u00a0\t")], Cleaning())
+    assert kept == [(" ".join(["w"] * 999), "w")]
+    assert counts["dropped"] == {"empty": 1, "long": 0, "ratio": 0}
 
 
 def test_blanks_inside_lines_are_squeezed_and_nothing_else_changes() -> None:
-    cleaner = Cleaner(Cleaning())
     decomposed = "u\u0308ber"  # no recipe composes characters
-    pairs = [
+    pairs: list[Pair] = [
         ("a\u2028b\u00a0c\r", "\x0bd\x85e\x0c f"),
         ("same", decomposed),
         ("Punkt , Komma", "\u202fx\u2009y  z "),
     ]
-    assert list(cleaner.clean(pairs)) == [
+    kept, counts = cleaned(pairs, Cleaning())
+    assert kept == [
         ("a b c", "d e f"),
         ("same", decomposed),
         ("Punkt , Komma", "x y z"),
     ]
-    assert cleaner.squeezed == 2
+    assert counts["squeezed"] == 2
 
 
 def test_case_is_lowered_only_where_the_rules_say_so() -> None:
-    assert list(Cleaner(Cleaning(lower=True)).clean([("Gr\u00dcN A", "B")])) == [("gr\u00fcn a", "b")]
-    assert list(Cleaner(Cleaning()).clean([("Gr\u00dcN A", "B")])) == [("Gr\u00dcN A", "B")]
+    assert cleaned([("Gr\u00dcN A", "B")], Cleaning(lower=True))[0] == [("gr\u00fcn a", "b")]
+    assert cleaned([("Gr\u00dcN A", "B")], Cleaning())[0] == [("Gr\u00dcN A", "B")]
 
 
 def test_punctuation_marks_count_as_words() -> None:
@@ -61,9 +70,7 @@ def test_punctuation_marks_count_as_words() -> None:
 
 
 def test_what_is_told_adds_up() -> None:
-    cleaner = Cleaner(RULES)
-    kept = list(cleaner.clean([("a", "b"), ("", "x"), ("w " * 50, "w"), ("w w w", "w")] * 300))
-    messages = cleaner.counts()
+    kept, messages = cleaned([("a", "b"), ("", "x"), ("w " * 50, "w"), ("w w w", "w")] * 300, RULES)
     assert messages["kept"] == len(kept) == 300
     assert messages["read"] == messages["kept"] + sum(messages["dropped"].values()) == 1200
     assert messages["rules"] == {"max_words": 10, "ratio": 1.5, "lower_case": False}

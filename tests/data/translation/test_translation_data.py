@@ -126,7 +126,7 @@ def test_stores_missing_or_of_another_vocabulary(data_folder: Path) -> None:
     module = data()
     module.prepare_data()  # a generated store makes itself
     module.setup()
-    assert module.manifest.counts["train"]["examples"] == 300
+    assert module.store.manifest.counts["train"]["examples"] == 300
     with pytest.raises(UserError, match="300, not 512"):
         data(vocab_size=512).setup()
 

@@ -1,7 +1,6 @@
 """Reading, stripping and linearising trees, and every refusal."""
 
 import re
-from collections.abc import Iterable
 
 import pytest
 
@@ -9,7 +8,7 @@ from repro.data.sets.treebank.parse_trees import (
     Phrase,
     Word,
     base_label,
-    checked_root,
+    below_top,
     read_trees,
     stripped,
     symbols_of,
@@ -20,18 +19,17 @@ from repro.errors import UserError
 from tests.data.treebank_folder import BRACKETS, ONLY_TRACES, SHORT, STRIPPED, TREE
 
 
-def read(text: str) -> list[tuple[int, Phrase]]:
+def read(text: str) -> list[Phrase]:
     return list(read_trees(text.split("\n"), "wsj_0001.mrg"))
 
 
 def tree_of(text: str) -> Phrase:
-    ((line, tree),) = read(text)
-    return checked_root(tree, f"line {line}", bare=False)
+    (tree,) = read(text)
+    return below_top(tree)
 
 
 def test_a_tree_over_lines_is_read_as_it_is() -> None:
-    (first, tree), (second, _) = read(f"\n{TREE}\n\n{SHORT}")
-    assert (first, second) == (2, 13)
+    tree, _ = read(f"\n{TREE}\n\n{SHORT}")
     assert tree.label == ""
     (sentence,) = tree.children
     assert isinstance(sentence, Phrase)
@@ -119,17 +117,10 @@ def test_what_is_no_tree_is_named_with_its_line(text: str, message: str) -> None
     assert "\n" not in str(caught.value)
 
 
-def roots(text: str, bare: bool) -> Iterable[str]:
-    return (checked_root(tree, f"f, line {line}", bare).label for line, tree in read(text))
-
-
 @pytest.mark.parametrize("root", ["", "TOP", "ROOT", "S1"])
 def test_a_root_has_one_of_these_labels(root: str) -> None:
-    assert list(roots(f"({root} (S (NN dog)))", bare=False)) == ["TOP"]
+    assert tree_of(f"({root} (S (NN dog)))") == Phrase("TOP", (Phrase("S", (Word("NN", "dog"),)),))
 
 
-def test_another_root_is_refused_where_trees_have_one() -> None:
-    with pytest.raises(UserError, match=r"2:.*TOP"):
-        list(roots("\n(S (NP (NN dog)))", bare=False))
-    ((_, tree),) = read("(S (NP (NN dog)))")
-    assert checked_root(tree, "", bare=True) == Phrase("TOP", (tree,))
+def test_a_tree_without_a_root_gets_one() -> None:
+    assert tree_of("(S (NN dog))") == tree_of("( (S (NN dog)))")

@@ -3,19 +3,17 @@
 Blanks and ends of lines within a text are one blank. Utterances without words are left out.
 """
 
-from collections.abc import Container, Mapping
+import json
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import GPT2, TRAIN, VAL, DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
-from repro.data.packed import AS, glob_packed, read_json, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.data_set import GPT2, TRAIN, DataSet, Options
+from repro.data.packed import AS, glob_packed, read_packed, sha256_of
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
@@ -40,6 +38,22 @@ _SPEAKERS = ColumnType("uint8", ragged=True)
 _LENGTHS = ColumnType("uint32", ragged=True)
 
 
+class Conversation(NamedTuple):
+    """One conversation.
+
+    Attributes:
+        topic: number of its document.
+        speakers: of each utterance, 0 or 1.
+        utterances: in their order, those without words left out.
+        empty: how many those are.
+    """
+
+    topic: int
+    speakers: list[int]
+    utterances: list[str]
+    empty: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dialogues(DataSet):
     """Conversations of two people, each about a document, in the layout of CMU DoG.
@@ -53,20 +67,16 @@ class Dialogues(DataSet):
 
     def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         """Subwords are learned from all documents and the utterances to train on."""
-        folder, hashes = options.folder, {}
-        records, hashes[DOCUMENTS] = read_records(folder, "WikiData")
-        documents = dict(sorted((record.topic, record.document()) for record in records))
-        numbers = [record.topic for record in records]
-        if twice := [number for number in documents if numbers.count(number) > 1]:
-            raise UserError(
-                f"--from {folder}: two documents have wikiDocumentIdx {twice[0]}; use the originals"
-            )
-        splits: dict[str, list[Conversation]] = {}
-        for split in self.splits:
-            records, hashes[split] = read_records(folder, f"Conversations/{FOLDERS[split]}")
-            splits[split] = [record.conversation(documents) for record in records]
-        for key, digest in hashes.items():
-            self.compare(key, digest, f"--from {folder}, {key}")
+        hashes: dict[str, str] = {}
+        records = self._records(options.folder, DOCUMENTS, "WikiData", hashes)
+        documents = dict(sorted((record["wikiDocumentIdx"], _document(record)) for record in records))
+        splits = {
+            split: [
+                _conversation(record)
+                for record in self._records(options.folder, split, f"Conversations/{FOLDERS[split]}", hashes)
+            ]
+            for split in self.splits
+        }
         utterances = (text for talk in splits[TRAIN] for text in talk.utterances)
         tokenizer = self.subwords(variant, options, chain(documents.values(), utterances))
         ids = ids_of(tokenizer.size)
@@ -84,108 +94,39 @@ class Dialogues(DataSet):
                     speakers.add_rows([talk.speakers])
                     lengths.add_rows([[len(row) for row in encoded]])
                     words.add_rows([list(chain.from_iterable(encoded))])
-            if not topics.rows:
-                raise UserError(
-                    f"--from {folder}: no conversation in {split} has an utterance; use the original files"
-                )
             counts[split] = {"examples": topics.rows, "tokens": {"utterances": words.values}}
         empty = {split: sum(talk.empty for talk in talks) for split, talks in splits.items()}
         origin = self.origin(sha256=hashes, without_words=empty, raw_text="not kept")
         return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer))
 
+    def _records(self, folder: Path, key: str, name: str, hashes: dict[str, str]) -> list[dict[str, Any]]:
+        """The objects in the files of a folder; adds the SHA-256 of all files, one after another, to ``hashes``.
 
-@dataclass(frozen=True)
-class Conversation:
-    """One conversation.
-
-    Attributes:
-        topic: number of its document.
-        speakers: of each utterance, 0 or 1.
-        utterances: in their order, those without words left out.
-        empty: how many those are.
-    """
-
-    topic: int
-    speakers: list[int]
-    utterances: list[str]
-    empty: int
+        Raises:
+            UserError: there are none, or they are not the published ones.
+        """
+        files = [read_packed(path) for path in glob_packed(folder / name, "*.json")]
+        if not files:
+            raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
+        hashes[key] = sha256_of(files)
+        self.compare(key, hashes[key], f"--from {folder}, {key}")
+        return [json.loads(content) for content in files]
 
 
-class Record:
-    """The object in a JSON file; unexpected content is refused."""
-
-    def __init__(self, origin: str, content: object) -> None:
-        self.where = origin
-        self.content = content if isinstance(content, dict) else {}
-
-    def _need(self, good: bool, problem: str) -> None:
-        if not good:
-            raise UserError(f"{self.where}: {problem}; use the original files")
-
-    @property
-    def topic(self) -> int:
-        """The number of a document."""
-        number = self.content.get("wikiDocumentIdx")
-        self._need(isinstance(number, int), f"wikiDocumentIdx is {number!r}, not a number")
-        return int(number or 0)
-
-    def text(self, key: str, inside: Mapping[str, object] | None = None) -> str:
-        """A text of the object, or of one inside it; several are joined."""
-        value = (self.content if inside is None else inside).get(key)
-        texts: list[Any] = value if isinstance(value, list) else [value]
-        self._need(all(isinstance(text, str) for text in texts), f"no text under {key!r}")
-        return "; ".join(" ".join(text.split()) for text in texts)
-
-    def document(self) -> str:
-        """A line for each fact and scene."""
-        facts = self.content.get("0")
-        self._need(isinstance(facts, dict), "no facts under '0'")
-        lines = [f"{called}: {self.text(key, facts)}" for key, called in FACTS.items()]
-        return "\n".join(lines + [self.text(key) for key in SCENES])
-
-    def conversation(self, topics: Container[int]) -> Conversation:
-        """The conversation about one of some documents."""
-        history, topic = self.content.get("history"), self.topic
-        self._need(topic in topics, f"no document has wikiDocumentIdx {topic}")
-        listed = isinstance(history, list) and all(isinstance(item, dict) for item in history)
-        self._need(listed, "no utterances under 'history'")
-        utterances = []
-        for utterance in history or ():
-            speaker = utterance.get("uid")
-            self._need(speaker in SPEAKERS, f"uid {speaker!r} is not {' or '.join(SPEAKERS)}")
-            utterances.append((SPEAKERS.index(speaker), self.text("text", utterance)))
-        kept = [(speaker, text) for speaker, text in utterances if text]
-        speakers, texts = [speaker for speaker, _ in kept], [text for _, text in kept]
-        return Conversation(topic, speakers, texts, len(utterances) - len(kept))
+def _text(value: str | list[str]) -> str:
+    """A text with single blanks; several are joined."""
+    texts = [value] if isinstance(value, str) else value
+    return "; ".join(" ".join(text.split()) for text in texts)
 
 
-def read_records(folder: Path, name: str) -> tuple[list[Record], str]:
-    """The object of each file of a folder, and the SHA-256 of all files, one after another.
-
-    Raises:
-        UserError: there are none, or one is no JSON.
-    """
-    paths = glob_packed(folder / name, "*.json")
-    if not paths:
-        raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
-    read = [(path, *read_json(path)) for path in paths]
-    return [Record(str(path), content) for path, content, _ in read], sha256_of(raw for *_, raw in read)
+def _document(record: dict[str, Any]) -> str:
+    """A line for each fact and scene."""
+    lines = [f"{called}: {_text(record['0'][key])}" for key, called in FACTS.items()]
+    return "\n".join(lines + [_text(record[key]) for key in SCENES])
 
 
-_CMU_DOG = Dialogues(
-    name="cmu-dog",
-    title="CMU Document Grounded Conversations: two people on a film and its Wikipedia article (Zhou et al. 2018)",
-    licence="none stated for the conversations; the articles: Wikipedia, CC BY-SA 3.0; pass nothing on",
-    size="3,373 conversations to train on; 5 MB as a store",
-    parts=PARTS,
-    aliases={"valid": VAL},
-    # of all files of a folder, one after another by name, at the last commit of 2018
-    sha256={
-        "documents": "97465df5b726d96ce0bbb983383e1b7ac4c6ebe84bec8d63efba5c613121e962",
-        "train": "82e5ad45680b4ebed691726ac6eb16fd6373db4cfb806eb87f7ba68cf089f2db",
-        "val": "4fe0036ca5be3fb9316098bbfaa8b863e0555093192dc877d4930ed196156ed9",
-        "test": "b4b7a34067c40be3a264b86a3801c543b3edd6dc74c339221f905d2116ea51e7",
-    },
-    files=("Conversations/train/*.json, also valid and test", "WikiData/*.json"),
-)
-DIALOGUES = (_CMU_DOG,)
+def _conversation(record: dict[str, Any]) -> Conversation:
+    spoken = [(SPEAKERS.index(one["uid"]), _text(one["text"])) for one in record["history"]]
+    kept = [(speaker, text) for speaker, text in spoken if text]
+    speakers, texts = [speaker for speaker, _ in kept], [text for _, text in kept]
+    return Conversation(record["wikiDocumentIdx"], speakers, texts, len(spoken) - len(kept))

@@ -1,9 +1,7 @@
 """Conversations about documents as rows of a language model, each cut from its end into blocks: stored or generated."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from itertools import product
 from typing import Literal, NamedTuple, cast
 
@@ -13,14 +11,13 @@ from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
 from repro.data.core.generated import DIALOGUE, ExampleGenerator, GeneratedData, below, raw
-from repro.data.core.padding import padded
+from repro.data.core.segments import padded
 from repro.data.sets.dialogue.cmu_dog import DOCUMENTS, PARTS
 from repro.data.store import Store
-from repro.data.store_data import StoreDataModule
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
-from repro.data.tokenizers.loading import load_tokenizer
-from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, Subwords
-from repro.errors import UserError, at_least
+from repro.data.store_data import TokenStoreDataModule
+from repro.data.table import Array
+from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, Gpt2Bpe, Subwords
+from repro.errors import at_least
 
 MARKS = ("<doc>", "<speaker1>", "<speaker2>")  # ids of their own, behind those of words
 SYLLABLES = tuple("".join(pair) for pair in product("bdfgklmnprst", "aeiou"))
@@ -39,34 +36,6 @@ class Ends(NamedTuple):
     pad: int
     bos: int
     eos: int
-
-
-class Marked(ABC):
-    """Base of datamodules of conversations; combined with a class for their source.
-
-    Attributes:
-        n_classes: ids there are, the marks among them.
-        seq_len: tokens of a block, which a network sees at a time.
-        score_all: in training every token counts.
-    """
-
-    n_classes: int
-    seq_len: int
-    score_all: bool
-
-    @property
-    @abstractmethod
-    def ends(self) -> Ends:
-        """Symbols that no word is made of."""
-
-    @abstractmethod
-    def words(self, ids: Sequence[int]) -> str:
-        """The text of some ids."""
-
-    @property
-    def doc_id(self) -> int:
-        """Id of ``<doc>``; those of ``<speaker1>`` and ``<speaker2>`` follow, and no tokeniser knows them."""
-        return self.n_classes - len(MARKS)
 
 
 def lay_out(rows: Sequence[tuple[Int64s, Int64s]], first_mark: int, pad: int, score_all: bool) -> Examples:
@@ -90,6 +59,22 @@ def lay_out(rows: Sequence[tuple[Int64s, Int64s]], first_mark: int, pad: int, sc
     inputs, lengths = padded([row[:-1] for row in ids], pad, least=1)
     targets, _ = padded(following, -1, least=1)
     return Examples(inputs, targets, lengths=lengths)
+
+
+def shown(document: Array, seen: Seen, window: int, doc_id: int, eos: int) -> Int64s:
+    """The tokens before the utterances of a conversation: ``<doc>``, what is seen of the document, ``<eos>``; or none.
+
+    Args:
+        document: its ids, ``(S,)``.
+        seen: nothing, what fits into a window with both marks, or everything.
+        window: tokens of a block.
+        doc_id: id of ``<doc>``.
+        eos: id of ``<eos>``.
+    """
+    if seen == "none":
+        return np.zeros(0, np.int64)
+    text = document[max(0, len(document) + 2 - window) :] if seen == "cut" else document
+    return np.concatenate([[doc_id], text, [eos]]).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -118,62 +103,30 @@ class DialogueReader:
         """The lowest id of a mark."""
         return int(self.store.manifest.tokenizer["size"])
 
-    @cached_property
-    def turns(self) -> Int64s:
-        """Offsets of the conversations among the utterances, ``(N + 1,)``."""
-        return self.store.offsets(self.split, "speakers")
-
-    @cached_property
-    def words(self) -> Int64s:
-        """Offsets of the conversations among the tokens of the utterances, ``(N + 1,)``."""
-        return self.store.offsets(self.split, "utterances")
-
-    @cached_property
-    def context(self) -> Int64s:
-        """Numbers of tokens before the utterances of each conversation, ``(N,)``."""
-        topics = self.store.values(self.split, "topics")
-        lengths = [len(self.document(place)) for place in range(int(topics.max()) + 1)]
-        return np.array(lengths, np.int64)[topics]
-
-    def lengths(self, indices: Int64s) -> Int64s:
-        """Input tokens of some conversations, ``(B,)``."""
-        words, turns = np.diff(self.words)[indices], np.diff(self.turns)[indices]
-        return (self.context[indices] + words + turns - 1).astype(np.int64)
+    def row(self, index: int) -> tuple[Int64s, Int64s]:
+        """The tokens before the utterances of a conversation, and the utterances, each after its speaker's mark."""
+        topic = self.store.values(self.split, "topics")[index]
+        (document,) = self.store.rows(DOCUMENTS, DOCUMENTS, [topic])
+        words, speakers, lengths = (
+            self.store.rows(self.split, part, [index])[0].astype(np.int64)
+            for part in ("utterances", "speakers", "lengths")
+        )
+        utterances = np.insert(words, np.cumsum(lengths) - lengths, self.doc_id + 1 + speakers)
+        return shown(document, self.seen, self.window, self.doc_id, self.ends.eos), utterances
 
     def targets_of(self, indices: Int64s, epoch: int | None) -> Int64s:
         """Targets that count of some conversations, ``(B,)``."""
         if self.score_all and epoch is not None:
-            return self.lengths(indices)
-        return np.diff(self.words)[indices].astype(np.int64)
-
-    def document(self, place: int) -> Int64s:
-        """The tokens before the utterances of a conversation about a document, ``(S,)``."""
-        if self.seen == "none":
-            return np.zeros(0, np.int64)
-        begin, end = self.store.offsets(DOCUMENTS, DOCUMENTS)[place : place + 2]
-        if self.seen == "cut":
-            begin = max(begin, end - (self.window - 2))
-        text = self.store.values(DOCUMENTS, DOCUMENTS)[begin:end]
-        return np.concatenate([[self.doc_id], text, [self.ends.eos]]).astype(np.int64)
-
-    def utterances(self, index: int) -> Int64s:
-        """The utterances of a conversation, each behind its speaker's mark, ``(T,)``."""
-        turns = slice(*self.turns[index : index + 2])
-        begin, end = self.words[index : index + 2]
-        text = self.store.values(self.split, "utterances")[begin:end].astype(np.int64)
-        speakers = self.store.values(self.split, "speakers")[turns].astype(np.int64)
-        lengths = self.store.values(self.split, "lengths")[turns].astype(np.int64)
-        starts = np.cumsum(lengths) - lengths
-        return np.insert(text, starts, self.doc_id + 1 + speakers)
+            return np.array([sum(map(len, self.row(int(i)))) - 1 for i in indices], np.int64)
+        return np.diff(self.store.offsets(self.split, "utterances"))[indices]
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
-        topics = self.store.values(self.split, "topics")
-        rows = [(self.document(int(topics[i])), self.utterances(int(i))) for i in indices]
+        rows = [self.row(int(i)) for i in indices]
         return lay_out(rows, self.doc_id, self.ends.pad, self.score_all and epoch is not None)
 
 
-class DialogueData(Marked, StoreDataModule, ExampleData):
+class DialogueData(TokenStoreDataModule, ExampleData):
     """Conversations about documents from a prepared store; an example is a whole conversation.
 
     A task reads a row in blocks that are cut from its end, so that only the first may be shorter. The memory is empty
@@ -197,6 +150,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     Attributes:
         seq_len: tokens of a block, which a network sees at a time.
+        doc_id: id of ``<doc>``; those of ``<speaker1>`` and ``<speaker2>`` follow, and no tokeniser knows them.
         public: whether texts may appear in records; no licence allows it.
 
     Raises:
@@ -210,6 +164,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     parts = PARTS
     content = "conversations"
+    added_symbols = len(MARKS)
     public = False
 
     def __init__(
@@ -228,6 +183,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         at_least(3, window=window)
         self.store_name, _, self.variant = store.partition("/")
         self.vocab_size = self.input_size = self.n_classes = vocab_size
+        self.doc_id = vocab_size - len(MARKS)
         self.document: Seen = document
         self.seq_len = window
         self.score_all = score_all
@@ -238,28 +194,10 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
         targets = self.targets_of(self.train_split, np.arange(self.size(self.train_split)), None)
         self.n_targets = round(float(targets.mean()))
 
-    def check(self, store: Store) -> None:
-        """Refuses a store that does not fit.
-
-        Raises:
-            UserError: it has another vocabulary size.
-        """
-        size = store.manifest.tokenizer["size"] + len(MARKS)
-        if size != self.vocab_size:
-            raise UserError(
-                f"store {store.name} and {len(MARKS)} marks make a vocabulary of {size}, not {self.vocab_size}; "
-                "set data.vocab_size"
-            )
-
-    @cached_property
-    def tokenizer(self) -> Subwords | Gpt2Bpe:
-        """The tokeniser of the text."""
-        return cast(Subwords | Gpt2Bpe, load_tokenizer(self.store.tokenizer_path))
-
     @property
     def ends(self) -> Ends:
         """The tokeniser's special symbols; GPT-2's only one is also padding."""
-        tokenizer = self.tokenizer
+        tokenizer = cast(Subwords | Gpt2Bpe, self.tokenizer)
         pad = tokenizer.eos_id if tokenizer.pad_id is None else tokenizer.pad_id
         return Ends(pad, tokenizer.bos_id, tokenizer.eos_id)
 
@@ -269,7 +207,7 @@ class DialogueData(Marked, StoreDataModule, ExampleData):
 
     def size(self, split: str) -> int:
         """Conversations of a split."""
-        return len(self.reader(split).turns) - 1
+        return len(self.store.values(split, "topics"))
 
     def reader(self, split: str) -> DialogueReader:
         """The reader of a split, which makes its rows."""
@@ -293,7 +231,7 @@ class Talk:
         answer_words: words of an answer.
 
     Raises:
-        UserError: a size below 1, or more words than can be written with two syllables each.
+        UserError: a size below 1.
     """
 
     sections: int = 4
@@ -305,11 +243,6 @@ class Talk:
 
     def __post_init__(self) -> None:
         at_least(1, **asdict(self))
-        if self.words > len(SYLLABLES) ** 2:
-            raise UserError(
-                f"talk has {self.words} words, only {len(SYLLABLES) ** 2} can be written; lower talk.topics or "
-                "talk.topic_words"
-            )
 
     @property
     def words(self) -> int:
@@ -343,16 +276,10 @@ class GeneratedDialogue(ExampleGenerator):
     talk: Talk
     score_all: bool = False
 
-    @property
-    def document_tokens(self) -> int:
-        """Tokens in front of the utterances, of which two are marks of the document's ends."""
-        whole = 2 + self.talk.sections * (1 + self.talk.section_words)
-        return {"none": 0, "cut": min(whole, self.window), "whole": whole}[self.seen]
-
     def targets_of(self, epoch: int | None) -> int:
         """Targets that count of a conversation."""
-        every = self.document_tokens + self.talk.utterance_tokens + 2 * self.talk.questions - 1
-        return every if self.score_all and epoch is not None else self.talk.utterance_tokens
+        every = self.score_all and epoch is not None
+        return sum(map(len, self.row(0, epoch))) - 1 if every else self.talk.utterance_tokens
 
     def row(self, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
         """The tokens before the utterances, and the utterances, each after its speaker's mark."""
@@ -370,10 +297,7 @@ class GeneratedDialogue(ExampleGenerator):
         questions = names[sections][:, None]
         utterances = np.concatenate([speakers[:, :1], questions, speakers[:, 1:], answers], 1).ravel()
         document = np.concatenate([names[:, None], text], 1).ravel()
-        if not self.document_tokens:
-            return document[:0], utterances
-        last = document[len(document) + 2 - self.document_tokens :]
-        return np.concatenate([[rules.words], last, [EOS_ID]]).astype(np.int64), utterances
+        return shown(document, self.seen, self.window, rules.words, EOS_ID), utterances
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, T)`` and what follows each; -1 where it does not count."""
@@ -381,7 +305,7 @@ class GeneratedDialogue(ExampleGenerator):
         return lay_out(rows, self.talk.words, PAD_ID, self.score_all and epoch is not None)
 
 
-class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
+class GeneratedDialogueData(GeneratedData[GeneratedDialogue]):
     """:class:`GeneratedDialogue`, read as :class:`DialogueData`.
 
     Conversations are new in each epoch.
@@ -400,12 +324,15 @@ class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
 
     Attributes:
         vocab_size: ids there are, the marks among them.
+        doc_id: id of ``<doc>``.
+        ends: symbols that no word is made of.
 
     Raises:
         UserError: a number out of range.
     """
 
     store_name = "generated-dialogue"
+    ends = Ends(PAD_ID, BOS_ID, EOS_ID)
 
     def __init__(
         self,
@@ -423,6 +350,7 @@ class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
         at_least(3, window=window)
         self.table = GeneratedDialogue("train", document, window, talk, score_all)
+        self.doc_id = talk.words
         self.vocab_size = self.input_size = self.n_classes = talk.words + len(MARKS)
         self.seq_len, self.score_all, self.n_targets = window, score_all, talk.utterance_tokens
 
@@ -430,12 +358,7 @@ class GeneratedDialogueData(Marked, GeneratedData[GeneratedDialogue]):
         """Scored targets of some conversations, ``(B,)``."""
         return np.full(len(indices), self.table.targets_of(epoch), np.int64)
 
-    @property
-    def ends(self) -> Ends:
-        """Symbols that no word is made of."""
-        return Ends(PAD_ID, BOS_ID, EOS_ID)
-
     def words(self, ids: Sequence[int]) -> str:
-        """Two syllables for each id."""
-        pairs = (divmod(i, len(SYLLABLES)) for i in ids)
+        """Two syllables for each id, of the first 3,600."""
+        pairs = (divmod(i % len(SYLLABLES) ** 2, len(SYLLABLES)) for i in ids)
         return " ".join(SYLLABLES[first] + SYLLABLES[second] for first, second in pairs)

@@ -12,7 +12,7 @@ from torch import Tensor
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, shuffled, stream
 from repro.data.core.examples import ExampleData, Reader
-from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.registry import find_of_class
 from repro.data.sets.images.picture_sets import IMAGES, LABELS, Bytes, Labelled, PictureSet
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
@@ -203,15 +203,12 @@ class PictureData(StoreDataModule, ExampleData):
         super().__init__(batch_size, eval_batch_size, seed, num_workers)
         at_least(0, val_examples=val_examples)
         self.store_name, _, self.variant = store.partition("/")
-        self.picture_set = picture_set_of(self.store_name)
+        self.picture_set: PictureSet = find_of_class(self.store_name, PictureSet, "pictures")
         self.val_examples = val_examples
         self.val_split = "val" if val_examples else "test"
 
     def check(self, store: Store) -> None:
-        """Refuses a store that holds no such pictures, or too few to take validation pictures from."""
-        for split, counts in store.manifest.counts.items():
-            if tuple(counts.get("shape", ())) != self.picture_set.shape:
-                raise UserError(f"store {store.name}: {split} holds no pictures of {self.picture_set.shape}")
+        """Refuses a store with too few pictures to take validation pictures from."""
         n = store.manifest.counts["train"]["examples"]
         if self.val_examples >= n:
             raise UserError(
@@ -228,19 +225,6 @@ class PictureData(StoreDataModule, ExampleData):
     def size(self, split: str) -> int:
         """Pictures of a split."""
         return len(self.pictures(split))
-
-
-def picture_set_of(store_name: str) -> PictureSet:
-    """The picture data set of that name.
-
-    Raises:
-        UserError: no such data set, or it holds no pictures.
-    """
-    data_set = find_data_set(store_name)
-    if not isinstance(data_set, PictureSet):
-        names = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PictureSet))
-        raise UserError(f"{data_set.name} holds no pictures; data sets that do: {names}")
-    return data_set
 
 
 def cut(pictures: Tensor, patch: int) -> Tensor:

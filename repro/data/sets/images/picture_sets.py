@@ -12,17 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import TEST, TRAIN, DataSet, Hub
+from repro.data.data_set import TEST, TRAIN, DataSet, Options
 from repro.data.hub import download, on_hub, remedy
-from repro.data.manifest import Manifest
-from repro.data.options import Options
 from repro.data.packed import find_packed, need_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType
 from repro.errors import UserError
 
 IMAGES, LABELS = "images", "labels"
-_IDX = {TRAIN: "train", TEST: "t10k"}  # how MNIST's files call the splits
 _UNPACKED = "cifar-10-batches-py"
 _ARRAYS = {
     "_reconstruct": np.empty(0).__reduce__()[0], "_frombuffer": np.empty(0).__reduce_ex__(5)[0],
@@ -87,11 +84,6 @@ class PictureSet(DataSet):
         for split, (images, labels) in splits.items():
             if len(images) != len(labels) or not len(labels):
                 raise UserError(f"{source}, {split}: {len(images):,} pictures and {len(labels):,} labels")
-            if len(wrong := np.flatnonzero(labels >= self.n_classes)):
-                example = f"label {labels[wrong[0]]} of picture {wrong[0]}"
-                raise UserError(
-                    f"{source}, {split}: {example} is not below {self.n_classes}; use the original files"
-                )
             writer.column(split, IMAGES, ColumnType("uint8", self.shape)).add(images)
             writer.column(split, LABELS, ColumnType("uint8")).add(labels)
             counts[split] = {"examples": len(labels), "shape": list(self.shape)}
@@ -134,22 +126,15 @@ class PictureSet(DataSet):
             splits[TRAIN] = Labelled(*(np.concatenate([part[n] for n in order]) for part in parts))
         return splits, origin
 
-    def _pixels(self, column: Iterable[object]) -> Bytes:
+    def _pixels(self, column: Iterable[Any]) -> Bytes:
         """Pictures ``(N, H, W, C)`` of a column of the hub."""
-        shape, source = self.shape, on_hub(self)
-        accepted = (shape, shape[:2]) if shape[2] == 1 else (shape,)
         pictures: list[Bytes] = []
         try:
-            for picture in column:
-                array = np.asarray(picture)
-                if array.dtype != np.uint8 or array.shape not in accepted:
-                    raise ValueError(f"it has {array.shape} {array.dtype}, not {shape}")
-                pictures.append(array)
-        except ImportError:
-            raise UserError(f"the package `Pillow` is not installed; install it, or {remedy(self)}") from None
-        except (OSError, ValueError) as error:
-            raise UserError(f"{source}: picture {len(pictures)}: {error}") from None
-        return np.array(pictures, np.uint8).reshape(-1, *shape)
+            pictures.extend(np.asarray(picture, np.uint8) for picture in column)
+            return np.array(pictures).reshape(-1, *self.shape)
+        except (ImportError, OSError, ValueError) as error:
+            reason = f"picture {len(pictures)}: {error}"
+            raise UserError(f"{on_hub(self)}, {reason:.160}; {remedy(self)}") from None
 
 
 class Mnist(PictureSet):
@@ -161,7 +146,7 @@ class Mnist(PictureSet):
                 _read_idx(folder, f"{stem}-images-idx3-ubyte", self.shape[:2]).reshape(-1, *self.shape),
                 _read_idx(folder, f"{stem}-labels-idx1-ubyte", ()),
             )
-            for split, stem in _IDX.items()
+            for split, stem in ((TRAIN, "train"), (TEST, "t10k"))
         }
 
 
@@ -205,32 +190,21 @@ class Cifar10(PictureSet):
     def _flat(self, folder: Path, stem: str) -> Bytes:
         """Pictures of a file that holds only pixels, channels last."""
         path, content = _original(folder, f"{stem}.u8")
-        size = math.prod(self.shape)
-        if not content or len(content) % size:
-            raise UserError(
-                f"{path}: {len(content):,} bytes are not pictures of {self.shape}, {size:,} bytes each"
-            )
+        if len(content) % math.prod(self.shape):
+            raise UserError(f"{path}: {len(content):,} bytes are not pictures of {self.shape}")
         return np.frombuffer(content, np.uint8).reshape(-1, *self.shape)
 
     def _pickled(self, folder: Path, name: str) -> Labelled:
         """One file of the original Python version: the red values of a picture, then green, then blue."""
         path, content = _original(folder, name)
+        height, width, channels = self.shape
         try:
             batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+            planes = np.asarray(batch["data"], np.uint8).reshape(-1, channels, height, width)
+            return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(batch["labels"]))
         except Exception as error:  # a damaged file may raise anything
-            raise UserError(
-                f"cannot read {path}: {error or type(error).__name__}; get the file again"
-            ) from None
-        named = batch if isinstance(batch, dict) else {}
-        rows, labels = (named.get(key, named.get(key.encode())) for key in ("data", "labels"))
-        size = math.prod(self.shape)
-        if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape[1:] != (size,):
-            raise UserError(f"{path}: its data are not rows of {size:,} bytes; use the original file")
-        if not isinstance(labels, list) or not all(isinstance(label, int) for label in labels):
-            raise UserError(f"{path}: its labels are not a list of numbers; use the original file")
-        height, width, channels = self.shape
-        planes = rows.reshape(-1, channels, height, width)
-        return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(labels))
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"cannot read {path}: {reason:.160}; get the original file") from None
 
 
 class _Unpickler(Unpickler):
@@ -254,45 +228,3 @@ def _original(folder: Path, name: str) -> tuple[Path, bytes]:
 def _classes(labels: Iterable[int]) -> Bytes:
     """Labels in uint8, those out of its range as 255, which no class is."""
     return np.array(list(labels), np.int64).clip(-1, 255).astype(np.uint8)
-
-
-MNIST = Mnist(
-    name="mnist",
-    title="MNIST: handwritten digits, 28 x 28, grey (LeCun, Cortes, Burges)",
-    licence="Creative Commons Attribution-ShareAlike 3.0, as commonly stated for it",
-    size="12 MB (55 MB unpacked), 60,000 training pictures",
-    shape=(28, 28, 1),
-    n_classes=10,
-    columns=("image", "label"),
-    hub=Hub("ylecun/mnist", splits={"train": "train", "test": "test"}),
-    files=tuple(f"{stem}-{kind}-ubyte" for stem in _IDX.values() for kind in ("images-idx3", "labels-idx1")),
-    sha256={
-        "train-images": "741c988805d008ac6e4c904b69001ba184c24b2c540a4ef403f4c71b676cf757",
-        "train-labels": "1feba77c54802fa5339a11837ea4b2866434b83314ec45192930f1df69120c13",
-        "test-images": "6d87418db22cc8025d05968bec9bd5c3932904b23485740db143a061a2c9d161",
-        "test-labels": "ddeff807876a9661a1110d45c266c86239a3a1b7d37da0c3716a7a683c852ff5",
-    },
-)
-CIFAR10 = Cifar10(
-    name="cifar10",
-    title="CIFAR-10: photographs of ten things, 32 x 32, in colour (Krizhevsky 2009)",
-    licence="none stated by its maker; cite Krizhevsky 2009",
-    size="170 MB (185 MB unpacked), 50,000 training pictures",
-    shape=(32, 32, 3),
-    n_classes=10,
-    columns=("img", "label"),
-    batches=5,
-    lossy={"4674ac8c77f372061aaf9216c8857c99599d5df0bb9f6b16a3de613ef8eb348a": 23},
-    hub=Hub("uoft-cs/cifar10", splits={"train": "train", "test": "test"}),
-    files=(*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"),
-    sha256={
-        "train-images-1": "fc115a3de050d667b88cbd5b0b9612ebf996c54230fe7758f3a14bb5af9a1c27",
-        "train-images-2": "89e609b642f687bc796fa3bfa4211005582a0e8131d463d996d11ddb297d312e",
-        "train-images-3": "93a365823e61729490a8801d80864ccd0ab1e8c98f19d71af65644d1c5f1486e",
-        "train-images-4": "809eb95ecd057a36516318f5023ea619009dd70dd38193db9da43125a928e6fa",
-        "train-images-5": "d05b7d66d216d6df882cc760cdc0ff2f1f0437abf699ed16005c021ef0add9cb",
-        "train-labels": "2b7cd2f24487317614016b72ffd53071c3062f592f0eb300c18a770d41ae1253",
-        "test-labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf6cd8759fbd209a832824c8cf0afca9d5",
-    },
-)
-PICTURES = (MNIST, CIFAR10)

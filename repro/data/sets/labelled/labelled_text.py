@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import SPLITS, TRAIN, DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import SPLITS, TRAIN, DataSet, Options
 from repro.data.packed import TextFile, need_packed
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 

@@ -1,8 +1,7 @@
 """Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -10,48 +9,34 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, digest_of
-from repro.data.core.examples import ExampleData, Reader
-from repro.data.core.padding import padded
-from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, Trees, TreeSet
-from repro.data.store import Store
-from repro.data.store_data import StoreDataModule
+from repro.data.core.segments import padded
+from repro.data.sets.listops.trees import CLOSE, PAD, SYMBOLS, TreeSet
+from repro.data.store_data import Columns, RowData, RowReader
 from repro.data.table import slices
-from repro.errors import at_least
 
 Tokenisation = Literal["lra", "truncated"]
 
 
-@dataclass(frozen=True)
-class TreeReader:
-    """Makes examples of trees; each row has ``max_length`` tokens, the last ones padding.
-
-    Args:
-        source: opens the trees, which a worker process does for itself.
-        tokens: ``lra`` or ``truncated``, see :class:`ListOpsData`.
-        max_length: tokens of a row, T; longer trees are cut.
+class TruncatedTreeReader(RowReader):
+    """Makes examples of trees without their closing brackets, all positions of which are read; see
+    :class:`ListOpsData`.
     """
 
-    source: Callable[[], Trees]
-    tokens: Tokenisation
-    max_length: int
-
-    @cached_property
-    def trees(self) -> Trees:
-        """The trees of the split."""
-        return self.source()
+    @property
+    def lengths(self) -> Int64s:
+        """Tokens of every tree of the split without its closing brackets, ``(N,)``."""
+        tokens, offsets, _ = self.source()
+        return super().lengths - np.add.reduceat(tokens == CLOSE, offsets[:-1], dtype=np.int64)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Ids ``(B, T)`` with one target, the value of the tree."""
-        trees = self.trees
-        rows = slices(trees.tokens, trees.offsets, indices)
-        if self.tokens == "truncated":
-            rows = [row[row != CLOSE] for row in rows]
-        inputs, lengths = padded([row[: self.max_length] for row in rows], PAD, least=self.max_length)
-        targets = torch.from_numpy(trees.values[indices].astype(np.int64))[:, None]
-        return Examples(inputs, targets, lengths=lengths if self.tokens == "lra" else None)
+        """Ids ``(B, T)``, the last ones padding, with one target, the value of the tree."""
+        tokens, offsets, values = self.source()
+        rows = [row[row != CLOSE][: self.longest] for row in slices(tokens, offsets, indices)]
+        inputs, _ = padded(rows, PAD, least=self.least)
+        return Examples(inputs, torch.from_numpy(values[indices].astype(np.int64))[:, None])
 
 
-class ListOpsData(StoreDataModule, ExampleData):
+class ListOpsData(RowData):
     """Trees from a prepared store, or generated at once.
 
     Two ways of reading them:
@@ -97,15 +82,10 @@ class ListOpsData(StoreDataModule, ExampleData):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(batch_size, eval_batch_size, seed, num_workers)
-        at_least(1, max_length=max_length)
         self.generated = store if isinstance(store, TreeSet) else None
-        if isinstance(store, str):
-            self.store_name, _, self.variant = store.partition("/")
-        else:
-            self.store_name, self.variant = "listops-generated", ""
+        name = store if isinstance(store, str) else "listops-generated"
+        super().__init__(batch_size, name, max_length, eval_batch_size, seed, num_workers)
         self.tokens: Tokenisation = tokens
-        self.seq_len = max_length
         self.input_size = len(SYMBOLS) if tokens == "lra" else len(SYMBOLS) - 1  # the bracket has the last id
 
     def prepare_data(self) -> None:
@@ -123,42 +103,16 @@ class ListOpsData(StoreDataModule, ExampleData):
         for split in (self.train_split, self.val_split, self.test_split):
             self.size(split)
 
-    def trees(self, split: str) -> Callable[[], Trees]:
+    def rows(self, split: str) -> Callable[[], Columns]:
         """Opens the trees of a split."""
-        return (
-            partial(_opened, self.store, split)
-            if self.generated is None
-            else partial(self.generated.split, split)
-        )
+        return super().rows(split) if self.generated is None else partial(self.generated.split, split)
 
-    def size(self, split: str) -> int:
-        """Trees of a split."""
-        return len(self.trees(split)().values)
-
-    def reader(self, split: str) -> Reader:
+    def reader(self, split: str) -> RowReader:
         """The reader of a split, which makes its examples."""
-        return TreeReader(self.trees(split), self.tokens, self.seq_len)
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Counts as for all classifiers, and how many trees of each split are cut."""
-        by_split = super().counts
-        for split, counts in by_split.items():
-            counts["cut"] = self._cut(split)
-        return by_split
-
-    def _cut(self, split: str) -> int:
-        trees = self.trees(split)()
-        lengths = np.diff(trees.offsets)
-        if self.tokens == "truncated":
-            lengths = lengths - np.add.reduceat(trees.tokens == CLOSE, trees.offsets[:-1], dtype=np.int64)
-        return int((lengths > self.seq_len).sum())
+        reader = RowReader if self.tokens == "lra" else TruncatedTreeReader
+        return reader(self.rows(split), self.seq_len, least=self.seq_len)
 
     @property
     def manifest_sha256(self) -> str:
         """SHA-256 of the store's manifest, or over all that the generated trees depend on."""
         return super().manifest_sha256 if self.generated is None else digest_of(self.generated.settings)
-
-
-def _opened(store: Store, split: str) -> Trees:
-    return Trees(store.values(split, "trees"), store.offsets(split, "trees"), store.values(split, "values"))

@@ -86,15 +86,8 @@ class TreeRules:
     def __post_init__(self) -> None:
         at_least(1, max_depth=self.max_depth)
         at_least(2, max_args=self.max_args)
-        if not 0 < self.operator_probability < 1:
-            raise UserError(
-                f"operator_probability {self.operator_probability} must lie strictly between 0 and 1"
-            )
-        if not 0 <= self.min_length < self.max_length - 1:
-            raise UserError(
-                f"no tree has more than min_length {self.min_length} and fewer than max_length {self.max_length} "
-                "tokens"
-            )
+        if not (0 < self.operator_probability < 1 and 0 <= self.min_length < self.max_length - 1):
+            raise UserError(f"no tree can follow these rules: {self}")
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,13 @@ any code.
 """
 
 import json
-import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import DataSet, Options
 from repro.data.packed import decoded, find_packed, need_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
@@ -25,7 +21,7 @@ PAD, CLS, SEP = (SYMBOLS.index(symbol) for symbol in ("<pad>", "<cls>", "<sep>")
 N_FOLDS = 1195
 FOLDER = "remote_homology"
 _IDS = {symbol: i for i, symbol in enumerate(SYMBOLS)}
-_NEXT = re.compile(r"\s*([\[,\]])\s*")
+_FIELDS = ("primary", "fold_label")
 
 
 class RemoteHomology(DataSet):
@@ -46,33 +42,28 @@ class RemoteHomology(DataSet):
             hashes[split] = sha256_of([content])
             residues = writer.column(split, "residues", ids_of(len(SYMBOLS)))
             folds = writer.column(split, "folds", ColumnType("uint16"))
-            for number, record in enumerate(_from_json(content, str(path)), 1):
+            for number, record in enumerate(_records(content, str(path)), 1):
                 sequence, fold = _read(record, f"{path}, record {number}")
                 residues.add_rows([sequence])
                 folds.add(np.array([fold]))
-            if not folds.rows:
-                raise UserError(f"{path}: no proteins in it; use the original file")
             counts[split] = {"examples": folds.rows, "tokens": {"residues": residues.values}}
         symbols = {"kind": "symbols", "size": len(SYMBOLS), "symbols": list(SYMBOLS)}
         return self.manifest(variant, self.origin(sha256=hashes), counts, symbols)
 
 
-def _from_json(content: bytes, source: str) -> Iterator[Any]:
-    """The items of a list one by one: a whole file has hundreds of megabytes, most of it about things not needed."""
-    text = decoded(content, source)
-    decoder, begin, allowed = json.JSONDecoder(), 0, "["
-    while True:
-        match = _NEXT.match(text, begin)
-        if match is None or match[1] not in allowed:
-            raise UserError(f"{source} is not a whole list in JSON, see byte {begin:,}; get the file again")
-        if match[1] == "]":
-            return
-        try:
-            item, begin = decoder.raw_decode(text, match.end())
-        except ValueError as error:
-            raise UserError(f"{source} is not JSON: {error}; get the file again") from None
-        yield item
-        allowed = ",]"
+def _records(content: bytes, source: str) -> list[Any]:
+    """The records of a file, with the fields in use alone: most of its hundreds of megabytes are about other things."""
+
+    def used(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in fields if key in _FIELDS}
+
+    try:
+        records = json.loads(decoded(content, source), object_pairs_hook=used)
+    except ValueError as error:
+        raise UserError(f"{source} is not JSON: {error}; get the file again") from None
+    if not isinstance(records, list) or not records:
+        raise UserError(f"{source} is no list of proteins; use TAPE's files")
+    return records
 
 
 def _read(record: object, source: str) -> tuple[list[int], int]:
@@ -88,20 +79,3 @@ def _read(record: object, source: str) -> tuple[list[int], int]:
     if number.size != 1 or number.dtype.kind not in "iu" or not 0 <= number.item() < N_FOLDS:
         raise UserError(f"{source}: fold_label is {fold!r}, not a number below {N_FOLDS:,}")
     return [CLS, *(_IDS[letter] for letter in sequence), SEP], int(number.item())
-
-
-_SPLITS = ("train", "valid", "test_fold_holdout", "test_family_holdout", "test_superfamily_holdout")
-PROTEINS = (
-    RemoteHomology(
-        name="remote-homology",
-        title="Remote homology of TAPE: amino acids and their fold, 1,195 folds (Rao et al. 2019)",
-        licence="none stated for the data (TAPE's code: BSD 3-Clause); cite Rao et al. 2019 and SCOPe, Fox et al. 2013",
-        size="12,312 training proteins; 10 MB as a store",
-        parts=("residues", "folds"),
-        levels=("tape",),
-        splits=_SPLITS,
-        optional=_SPLITS[3:],
-        aliases={"val": "valid", "test": "test_fold_holdout"},
-        files=tuple(f"remote_homology_{split}.json" for split in _SPLITS),
-    ),
-)

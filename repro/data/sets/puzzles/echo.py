@@ -65,16 +65,12 @@ class EchoData(StreamData):
         numbers = stream(GENERATOR_VERSION, SPLITS.index(split), self.vocab_size, self.lag)
         drawn = numbers.random_raw(self.sizes[split]) >> np.uint64(11)
         tokens = (drawn % np.uint64(self.vocab_size)).astype(np.uint16)
-        answers = np.flatnonzero(self._answers(split))
+        answers = np.flatnonzero(self.scored(split))
         tokens[answers] = tokens[answers - self.lag]
         return tokens
 
     def scored(self, split: str) -> Bools:
-        """The answers, ``(N,)``."""
-        return self._answers(split)
-
-    def _answers(self, split: str) -> Bools:
-        """The symbols at odd places that have one so far back, ``(N,)``."""
+        """The answers: the symbols at odd places that have one so far back, ``(N,)``."""
         places = np.arange(self.sizes[split], dtype=np.int64)
         return (places % 2 == 1) & (places >= self.lag)
 

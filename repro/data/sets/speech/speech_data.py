@@ -23,8 +23,7 @@ from repro.data.core.generated import (
     lengths_between,
     raw,
 )
-from repro.data.core.padding import padded
-from repro.data.core.segments import Array
+from repro.data.core.segments import Array, padded
 from repro.data.sets.speech.wsj import BLANK, CHANNELS, PARTS
 from repro.data.store import Store
 from repro.data.store_data import StoreDataModule
@@ -147,16 +146,12 @@ class SpeechData(StoreDataModule, ExampleData):
         """Refuses a store that does not fit.
 
         Raises:
-            UserError: it has another number of phonemes, or a split cannot be used whole.
+            UserError: it has another number of phonemes, or a split to evaluate on cannot be used whole.
         """
         n_phonemes = store.manifest.tokenizer["size"] - 1
         if n_phonemes != self.n_classes - 1:
             raise UserError(
                 f"store {store.name} has {n_phonemes} phonemes, not {self.n_classes - 1}; set data.phonemes"
-            )
-        if not SpeechReader(store, self.train_split, self.seq_len).usable.any():
-            raise UserError(
-                f"no utterance of {self.train_split} has at most {self.seq_len} frames and enough for its phonemes"
             )
         for split in (self.val_split, self.test_split):
             reader = SpeechReader(store, split, self.seq_len)

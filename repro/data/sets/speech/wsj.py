@@ -17,16 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from repro.data.data_set import DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import DataSet, Options
 from repro.data.packed import TextFile, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
 PARTS = ("frames", "phonemes")
-SPLITS = ("train_si284", "test_dev93", "test_eval92")
 BLANK = "<blank>"
 RATE = 16_000  # samples a second
 CHANNELS = 40
@@ -57,8 +54,6 @@ class Speech(DataSet):
         splits = {split: read_split(options.folder, split) for split in self.splits}
         used = {phoneme for _, phonemes in splits[self.splits[0]].values() for phoneme in phonemes}
         symbols = [BLANK, *sorted(used)]
-        if len(symbols) > 2**16:
-            raise UserError(f"{options.folder}: {len(symbols) - 1:,} different phonemes; are these words?")
         ids = {symbol: i for i, symbol in enumerate(symbols) if i}
         counts, hashes = {}, {}
         for split, utterances in splits.items():
@@ -95,15 +90,13 @@ def read_split(folder: Path, split: str) -> dict[str, tuple[Path, list[str]]]:
     """
     script, text = folder / split / "wav.scp", folder / split / "text"
     wavs, texts = _table(script), _table(text)
-    for name in sorted(wavs.keys() ^ texts.keys()):
-        present, absent = (script, text) if name in wavs else (text, script)
-        raise UserError(f"{present}: {name} is not in {absent}; both must name the same utterances")
-    if not wavs:
-        raise UserError(f"{script}: no utterances in it")
+    if wavs.keys() != texts.keys() or not wavs:
+        differing = ", ".join(sorted(wavs.keys() ^ texts.keys())[:3]) or "there are none"
+        raise UserError(f"{script} and {text} must name the same utterances: {differing}")
     utterances = {}
     for name in sorted(wavs):
         path, phonemes = folder / wavs[name], texts[name].split()
-        if not wavs[name] or not path.is_file():
+        if not path.is_file():
             raise UserError(
                 f"{script}: no file {wavs[name]!r} for {name}; paths are absolute or relative to {folder}, and "
                 "commands are not run: convert recordings to RIFF files first (sph2pipe -f wav)"
@@ -188,19 +181,3 @@ def mel_bands() -> Floats:
 def mel(hertz: float | Floats) -> np.float64 | Floats:
     """``1127 ln(1 + f / 700)``."""
     return 1127.0 * np.log1p(np.asarray(hertz) / 700.0)
-
-
-SPEECH = (
-    Speech(
-        name="wsj",
-        title="Wall Street Journal, read aloud: train_si284, test_dev93, test_eval92 "
-        "(Paul and Baker 1992), as phonemes",
-        licence="Linguistic Data Consortium, LDC93S6A and LDC94S13A; bring a licensed copy, pass nothing on",
-        size="80 hours to train on; 2.4 GB as a store",
-        parts=PARTS,
-        levels=("fbank40",),
-        splits=SPLITS,
-        aliases=dict(zip(("train", "val", "test"), SPLITS, strict=True)),
-        files=tuple(f"{split}/{name}" for split in SPLITS for name in ("wav.scp", "text")),
-    ),
-)

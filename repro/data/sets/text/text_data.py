@@ -60,13 +60,13 @@ class TextData(TokenStoreDataModule, StreamData):
         """All tokens of a split, ``(N,)``, memory-mapped."""
         return self.store.values(split, TEXT)
 
-    def reopen(self, split: str) -> Callable[[], Array]:
-        """Opens the tokens of a split in a worker process."""
+    def source(self, split: str) -> Callable[[], Array]:
+        """Opens the tokens of a split, in a worker process anew."""
         return partial(self.store.values, split, TEXT)
 
     def sentences(self, split: str) -> Int64s | None:
         """First tokens of sentences, if the store has them; the first row is the mark before the first sentence."""
-        return self.store.offsets(split, TEXT)[1:] if self.manifest.row == "sentence" else None
+        return self.store.offsets(split, TEXT)[1:] if self.store.manifest.row == "sentence" else None
 
     def documents(self, split: str) -> Int64s:
         """The first token of each document of a split, and the end of the last, ``(N + 1,)``.
@@ -74,6 +74,6 @@ class TextData(TokenStoreDataModule, StreamData):
         Raises:
             UserError: the text has none.
         """
-        if self.manifest.row != "document":
+        if self.store.manifest.row != "document":
             return super().documents(split)
         return self.store.offsets(split, TEXT)

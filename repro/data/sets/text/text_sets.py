@@ -19,15 +19,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet
+from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet, Options, subword_options
 from repro.data.hub import download, on_hub
-from repro.data.manifest import Manifest
-from repro.data.options import Options, subword_options
-from repro.data.packed import AS, glob_packed, open_packed, read_packed, sha256_of
-from repro.data.store import StoreWriter
+from repro.data.packed import AS, decoded, glob_packed, open_packed, read_packed, sha256_of
+from repro.data.store import Manifest, StoreWriter
 from repro.data.table import BLOCK, ids_of
-from repro.data.tokenizers.gpt2_bpe import Gpt2Bpe
 from repro.data.tokenizers.loading import AnyTokenizer
+from repro.data.tokenizers.tokenizer import Gpt2Bpe
 from repro.data.tokenizers.vocabulary import Bytes, Chars, Ids, Words, characters
 from repro.errors import UserError
 
@@ -226,15 +224,7 @@ class TextSet(DataSet):
         return Bytes.from_symbols([byte for byte in symbols if byte not in dropped], dropped=dropped)
 
     def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
-        counts: Counter[str] = Counter()
-        lines = 0
-        for piece in train:
-            try:
-                counts.update(piece.decode().split())
-            except UnicodeDecodeError as error:
-                line = 1 + lines + piece[: error.start].count(b"\n")
-                raise UserError(f"{TRAIN}, line {line}: not UTF-8, so it cannot be read as words") from None
-            lines += piece.count(b"\n")
+        counts = Counter(word for piece in train for word in decoded(piece, TRAIN).split())
         words = [word for word, n in counts.most_common() if n >= min_count and word != self.line_end]
         if min_count > 1 and self.unknown not in words:
             words.insert(0, self.unknown)
@@ -247,7 +237,7 @@ class TextSet(DataSet):
         """Writes the tokens of a split; returns its counts for the manifest.
 
         Raises:
-            UserError: a word, byte or character that training did not have, with its line; or no text.
+            UserError: a word, byte or character that training did not have; or no text.
         """
         column = writer.column(split, "text", ids_of(tokenizer.size))
         lines = unknown = length = 0  # the length of the row that has not ended yet
@@ -259,7 +249,7 @@ class TextSet(DataSet):
                 column.end_row(length)
                 length = 0
             opened = True
-            ids, missed = _encoded(text, tokenizer, f"{split}, line", lines)
+            ids, missed = _encoded(text, tokenizer, split)
             if self.sentences:  # whole lines, each of which ends with the symbol
                 column.add(ids, np.diff(np.flatnonzero(ids == tokenizer.eos_id), prepend=-1).tolist())
             else:
@@ -278,23 +268,17 @@ class TextSet(DataSet):
         return f"{counts['tokens']['text']:,} tokens{unknown}"
 
 
-def _encoded(piece: bytes, tokenizer: AnyTokenizer, source: str, lines: int) -> tuple[Ids, int]:
-    """Encodes the next piece, which follows ``lines`` lines; returns tokens and the number of unknown ones."""
+def _encoded(piece: bytes, tokenizer: AnyTokenizer, split: str) -> tuple[Ids, int]:
+    """Tokens of the next piece of a split, and the number of unknown ones."""
     if not isinstance(tokenizer, Words | Bytes | Chars):
         texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
         ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
         coded = tokenizer.encode_batch(texts)
         return np.fromiter((i for ids in coded for i in (*ids, *ends)), np.int32), 0
-    ids = tokenizer.ids(piece)
-    unknown = ids < 0
-    if unknown.any():
-        if tokenizer.unk_id is None:
-            symbol, line = tokenizer.first_unknown(piece)
-            raise UserError(
-                f"{source} {lines + line}: {symbol} does not occur in train, and there is no symbol for unknown ones"
-            )
-        ids[unknown] = tokenizer.unk_id
-    return ids, int(np.count_nonzero(unknown))
+    try:
+        return tokenizer.known_ids(piece)
+    except UserError as error:
+        raise UserError(f"{split}: {error}, which is learned from {TRAIN}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -303,18 +287,13 @@ class SplitText(TextSet):
 
     Attributes:
         names: names of the files of each split, without the suffix of a compression; may be patterns.
-        shards: how many files a pattern must find, by split.
-        first: how many of these are taken, in the order of their names; all where it says nothing.
+        shards: how many files of a pattern are taken, in the order of their names, and must be there; by split.
         hub_blank: what an empty line on the hub is in the original files.
     """
 
     names: Mapping[str, tuple[str, ...]]
     shards: dict[str, int] = field(default_factory=dict)
-    first: dict[str, int] = field(default_factory=dict)
     hub_blank: str = ""
-
-    def needed_files(self) -> tuple[str, ...]:
-        return tuple(self.names[split][0] for split in self.splits)
 
     def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
@@ -323,9 +302,9 @@ class SplitText(TextSet):
             return rows, origin, on_hub(self)
         splits = {}
         for split in self.splits:
-            splits[split] = self.find(folder, self.names[split])[: self.first.get(split)]
-            n_files, expected = len(splits[split]), self.shards.get(split)
-            if expected not in (None, n_files):
+            expected = self.shards.get(split)
+            splits[split] = self.find(folder, self.names[split])[:expected]
+            if expected not in (None, n_files := len(splits[split])):
                 raise UserError(f"--from {folder}: {n_files} of the {expected} files {self.names[split][0]}")
         return splits, self.origin(), f"--from {folder}"
 
@@ -343,9 +322,6 @@ class WholeText(TextSet):
     names: tuple[str, ...]
     cut: dict[str, int]
     prefix: bool = False
-
-    def needed_files(self) -> tuple[str, ...]:
-        return self.names[:1]
 
     def corpus(self, folder: Path | None) -> tuple[Corpus, dict[str, Any], str]:
         if folder is None:
@@ -427,7 +403,5 @@ class StandardLibrary(TextSet):
         for name in names:
             place = int(hashlib.sha256(name.encode()).hexdigest(), 16) % 20
             paths[_HELD_OUT.get(place, TRAIN)].append(root / name)
-        if not all(paths.values()):
-            raise UserError(f"this Python keeps only {len(names)} files of its standard library; use another")
         origin = self.generated_origin(f"Python {platform.python_version()}", files=len(names))
         return paths, origin, str(root)

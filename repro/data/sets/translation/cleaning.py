@@ -38,53 +38,37 @@ class Cleaning:
         return "ratio" if self.ratio and max(counts) > self.ratio * min(counts) else ""
 
 
-class Cleaner:
-    """Drops pairs by rules and counts them by reason.
+def new_counts(rules: Cleaning) -> dict[str, Any]:
+    """Numbers of pairs for the manifest, all 0, and the rules; ``squeezed`` ones are kept with other blanks."""
+    return {
+        "read": 0,
+        "kept": 0,
+        "dropped": {"empty": 0, "long": 0, "ratio": 0},
+        "squeezed": 0,
+        "rules": {"max_words": rules.max_words, "ratio": rules.ratio, "lower_case": rules.lower},
+    }
+
+
+def clean(pairs: Iterable[tuple[str, ...]], rules: Cleaning, counts: dict[str, Any]) -> Pairs:
+    """The kept pairs, with single spaces, in lower case if the rules require it.
 
     Args:
+        pairs: of the corpus.
         rules: of the corpus.
-
-    Attributes:
-        read: pairs looked at.
-        squeezed: kept pairs whose blanks were changed.
-        dropped: pairs by the first rule against them.
+        counts: of :func:`new_counts`, kept up to date.
     """
-
-    def __init__(self, rules: Cleaning) -> None:
-        self.rules = rules
-        self.read = 0
-        self.squeezed = 0
-        self.dropped = {"empty": 0, "long": 0, "ratio": 0}
-
-    @property
-    def kept(self) -> int:
-        """Pairs that were kept."""
-        return self.read - sum(self.dropped.values())
-
-    def clean(self, pairs: Iterable[tuple[str, ...]]) -> Pairs:
-        """The kept pairs, with single spaces, in lower case if the rules require it."""
-        for pair in pairs:
-            self.read += 1
-            squeezed = tuple([" ".join(side.split()) for side in pair])
-            if reason := self.rules.objection(squeezed):
-                self.dropped[reason] += 1
-                continue
-            self.squeezed += squeezed != pair
-            yield tuple([side.lower() for side in squeezed]) if self.rules.lower else squeezed
-
-    def counts(self) -> dict[str, Any]:
-        """Numbers of pairs read, kept and dropped, and the rules, for the manifest."""
-        rules = self.rules
-        return {
-            "read": self.read,
-            "kept": self.kept,
-            "dropped": dict(self.dropped),
-            "squeezed": self.squeezed,
-            "rules": {"max_words": rules.max_words, "ratio": rules.ratio, "lower_case": rules.lower},
-        }
+    for pair in pairs:
+        counts["read"] += 1
+        squeezed = tuple([" ".join(side.split()) for side in pair])
+        if reason := rules.objection(squeezed):
+            counts["dropped"][reason] += 1
+            continue
+        counts["kept"] += 1
+        counts["squeezed"] += squeezed != pair
+        yield tuple([side.lower() for side in squeezed]) if rules.lower else squeezed
 
 
 def summary(counts: dict[str, Any]) -> str:
-    """The counts of :meth:`Cleaner.counts` in one line."""
+    """The counts of :func:`clean` in one line."""
     dropped = ", ".join(f"{n:,} {reason}" for reason, n in counts["dropped"].items())
     return f"kept {counts['kept']:,} of {counts['read']:,} training pairs (dropped: {dropped})"

@@ -14,26 +14,39 @@ import datetime
 import hashlib
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from repro.data.core.draws import HashedDraws, first_of, split_of_text
-from repro.data.sets.translation.spelling import (
-    FRAMES,
-    MONTHS,
-    NOUNS,
-    PREPOSITIONS,
-    WEEKDAYS,
-    english_cardinal,
-    english_ordinal,
-    english_year,
-    german_cardinal,
-    german_counted,
-    german_ordinal,
-    german_year,
-)
+from repro.yamls import read_yaml
 
 GENERATOR_VERSION = 1
 Pair = tuple[str, str]
 Key = tuple[str, ...]
+
+
+class Noun(NamedTuple):
+    """A noun that is counted.
+
+    Attributes:
+        english_plural: the English plural.
+        gender: of the German noun, ``m``, ``f`` or ``n``.
+        singular: German singular (the same in the three cases used).
+        plural: German nominative and accusative plural.
+        dative_plural: German dative plural.
+    """
+
+    english_plural: str
+    gender: str
+    singular: str
+    plural: str
+    dative_plural: str
+
+
+_WORDS: dict[str, Any] = read_yaml(Path(__file__).with_name("number_words.yaml"))
+_ENGLISH, _GERMAN = _WORDS["english"], _WORDS["german"]
+NOUNS = {noun: Noun(*forms) for noun, forms in _WORDS["nouns"].items()}
+PREPOSITIONS, FRAMES = _WORDS["prepositions"], _WORDS["frames"]
 
 
 def _number(draw: HashedDraws, digits: int) -> int:
@@ -89,12 +102,14 @@ def _count(n: int, noun: str, preposition: str) -> Pair:
 
 def _date(frame: str, weekday: str, day: int, month: int, year: str) -> Pair:
     english, german = FRAMES[frame]
-    names = WEEKDAYS[int(weekday)] if weekday else ("", "")
+    names = _WORDS["weekdays"][int(weekday)] if weekday else ("", "")
     ends = (f" {english_year(int(year))}", f" {german_year(int(year))}") if year else ("", "")
     ordinal = german_ordinal(day) + ("e" if frame in ("plain", "weekday") else "en")
     return (
-        english.format(weekday=names[0], date=f"{english_ordinal(day)} of {MONTHS[month - 1][0]}{ends[0]}"),
-        german.format(weekday=names[1], date=f"{ordinal} {MONTHS[month - 1][1]}{ends[1]}"),
+        english.format(
+            weekday=names[0], date=f"{english_ordinal(day)} of {_WORDS['months'][month - 1][0]}{ends[0]}"
+        ),
+        german.format(weekday=names[1], date=f"{ordinal} {_WORDS['months'][month - 1][1]}{ends[1]}"),
     )
 
 
@@ -125,3 +140,74 @@ def items(split: str, seed: int = 0) -> Iterator[Key]:
 def generate(split: str, size: int, seed: int = 0) -> list[Pair]:
     """The first ``size`` pairs of a split."""
     return [translate_key(key) for key in islice(items(split, seed), size)]
+
+
+def english_cardinal(n: int) -> str:
+    """0..999,999 in British English: ``three hundred and forty-two thousand and seven``."""
+    if n < 20:
+        return _ENGLISH["small"][n]
+    if n < 100:
+        return _ENGLISH["tens"][n // 10 - 2] + (f"-{_ENGLISH['small'][n % 10]}" if n % 10 else "")
+    base, word = (1000, "thousand") if n >= 1000 else (100, "hundred")
+    head, rest = f"{english_cardinal(n // base)} {word}", n % base
+    if not rest:
+        return head
+    return f"{head} {'and ' if rest < 100 else ''}{english_cardinal(rest)}"
+
+
+def german_cardinal(n: int) -> str:
+    """0..999,999 in one German word, ``eins`` at the end: ``dreihundertzweiundvierzigtausendsieben``."""
+    if n < 20:
+        return _GERMAN["small"][n]
+    if n < 100:
+        return (f"{_one(n % 10)}und" if n % 10 else "") + _GERMAN["tens"][n // 10 - 2]
+    base, word = (1000, "tausend") if n >= 1000 else (100, "hundert")
+    return _one(n // base) + word + (german_cardinal(n % base) if n % base else "")
+
+
+def _one(n: int) -> str:
+    """A number inside a compound: ``eins`` loses its s."""
+    return german_cardinal(n).removesuffix("s") if n % 100 == 1 else german_cardinal(n)
+
+
+def english_ordinal(n: int) -> str:
+    """1..31: ``twenty-first``."""
+    head, dash, last = english_cardinal(n).rpartition("-")
+    return head + dash + _ENGLISH["ordinals"].get(last, f"{last}th")
+
+
+def german_ordinal(n: int) -> str:
+    """1..31 without its ending: ``einundzwanzigst``."""
+    return _GERMAN["ordinals"].get(n) or german_cardinal(n) + ("t" if n < 20 else "st")
+
+
+def _in_hundreds(year: int) -> bool:
+    return 1100 <= year < 2000
+
+
+def english_year(year: int) -> str:
+    """1100..2099: ``nineteen hundred and eighty-four``, ``two thousand and four``."""
+    if not _in_hundreds(year):
+        return english_cardinal(year)
+    head = f"{english_cardinal(year // 100)} hundred"
+    return f"{head} and {english_cardinal(year % 100)}" if year % 100 else head
+
+
+def german_year(year: int) -> str:
+    """1100..2099: ``neunzehnhundertvierundachtzig``, ``zweitausendvier``."""
+    if not _in_hundreds(year):
+        return german_cardinal(year)
+    return german_cardinal(year // 100) + "hundert" + (german_cardinal(year % 100) if year % 100 else "")
+
+
+def german_counted(n: int, noun: Noun, case: str) -> str:
+    """A number with its noun: ``einen Baum``, ``mit`` + ``einundzwanzig Häusern``.
+
+    Args:
+        n: 1 or more, but not 101, 201, ... whose German form is unsettled.
+        noun: what is counted.
+        case: ``nominative``, ``accusative`` or ``dative``.
+    """
+    if n == 1:
+        return f"{_WORDS['articles'][case][noun.gender]} {noun.singular}"
+    return f"{german_cardinal(n)} {noun.dative_plural if case == 'dative' else noun.plural}"

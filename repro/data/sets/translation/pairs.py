@@ -12,15 +12,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from repro.data.data_set import TEST, TRAIN, VAL, DataSet
+from repro.data.data_set import TEST, TRAIN, VAL, DataSet, Options
 from repro.data.hub import download, on_hub, remedy
-from repro.data.manifest import Manifest
-from repro.data.options import Options
 from repro.data.packed import AS, find_packed, plain_name, sha256_of
 from repro.data.sets.translation import numbers
-from repro.data.sets.translation.cleaning import Cleaner, Cleaning, Pairs, summary
+from repro.data.sets.translation.cleaning import Cleaning, Pairs, clean, new_counts, summary
 from repro.data.sets.translation.pair_files import Document, label, read_pairs
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.tokenizers.loading import AnyTokenizer
 from repro.errors import UserError
 
@@ -113,16 +111,14 @@ class SentencePairs(DataSet):
         """Compares the SHA-256 of lines with their ends with the known ones; returns them where no text is cleaned.
 
         Raises:
-            UserError: one is not the known content, sides differ in length, are empty, or are not the full set.
+            UserError: one is not the known content, is empty, or is not the full set.
         """
         hashes = {}
         for split, parts in bitext.lines.items():
-            counts = {part: len(lines) for part, lines in parts.items()}
-            expected = self.lines.get(split, max(counts.values()))
-            if set(counts.values()) != {expected} or not expected:
-                counted = ", ".join(f"{split}.{part} has {n:,} lines" for part, n in counts.items())
-                full = f"; the full set has {expected:,}" if split in self.lines else ""
-                raise UserError(f"{bitext.where}: {counted}; each side needs one line per pair{full}")
+            count = len(parts[self.parts[0]])
+            expected = self.lines.get(split, max(1, count))
+            if count != expected:
+                raise UserError(f"{bitext.where}: {split} has {count:,} pairs, {expected:,} are needed")
             for part, lines in parts.items():
                 key = f"{split}.{part}"
                 hashes[key] = sha256_of(f"{line}\n".encode() for line in lines)
@@ -133,20 +129,21 @@ class SentencePairs(DataSet):
         """Writes the clean training pairs, every n-th to validation where that is cut from them; returns the counts."""
         from tqdm import tqdm
 
-        every, cleaner = self.held_every if no_val else 0, Cleaner(self.cleaning or Cleaning())
+        every, rules = self.held_every if no_val else 0, self.cleaning or Cleaning()
+        counts = new_counts(rules)
         columns = {
             split: [writer.text(split, part) for part in self.parts]
             for split in ((TRAIN, VAL) if every else (TRAIN,))
         }
         # a progress bar only on a terminal
-        for pair in cleaner.clean(tqdm(pairs, TRAIN, unit=" pairs", unit_scale=True, disable=None)):
-            split = VAL if every and cleaner.kept % every == 0 else TRAIN
+        progress = tqdm(pairs, TRAIN, unit=" pairs", unit_scale=True, disable=None)
+        for pair in clean(progress, rules, counts):
+            split = VAL if every and counts["kept"] % every == 0 else TRAIN
             for column, line in zip(columns[split], pair, strict=True):
                 column.add_line(line)
-        counts = cleaner.counts()
-        if cleaner.kept < max(1, every):
+        if counts["kept"] < max(1, every):
             raise UserError(f"{self.name}: too little is left to train on: {summary(counts)}")
-        return {**counts, "held_every": every, "held": cleaner.kept // every} if every else counts
+        return {**counts, "held_every": every, "held": counts["kept"] // every} if every else counts
 
     def report(self, manifest: Manifest) -> list[str]:
         first, *missing = super().report(manifest)

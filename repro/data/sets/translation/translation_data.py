@@ -1,5 +1,6 @@
 """Sentence pairs for training and evaluating translation."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,8 +20,7 @@ from repro.data.core.batches import (
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import Rows
-from repro.data.core.loader import FixedLoader, PlannedLoader
-from repro.data.options import learned_variant
+from repro.data.data_set import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 
@@ -137,7 +137,7 @@ class TranslationData(TokenStoreDataModule, DataModule):
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Sentences and target tokens (eos counted) of a split."""
-        counts = self.manifest.counts[self.store.split(self.split(evaluation.kind))]
+        counts = self.store.manifest.counts[self.store.split(self.split(evaluation.kind))]
         examples = int(counts["examples"])
         return {"examples": examples, "tokens": int(counts["tokens"][self.target_language]) + examples}
 
@@ -166,15 +166,12 @@ class TranslationData(TokenStoreDataModule, DataModule):
             ]
         return planned
 
-    def training_loader(self) -> PlannedLoader[Rows, PairBatch]:
-        """Training batches of this rank."""
-        build = self.table(self.train_split).build
-        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
+    def builder(self, split: str) -> Callable[[Rows], PairBatch]:
+        """Builds the planned batches of a split."""
+        return self.table(split).build
 
-    def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Rows, PairBatch]:
+    def plan_evaluation(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's whole batches of a split; an empty one where there are fewer batches than ranks."""
         table, (rank, world, _) = self.table(self.split(evaluation.kind)), self.share
         rows = eval_batches(table.lengths, self.eval_batch_tokens)[rank::world] or [np.zeros(0, np.int64)]
-        return FixedLoader(
-            [Rows(b, None, table.target_tokens(b)) for b in rows], table.build, self.num_workers
-        )
+        return [Rows(batch, None, table.target_tokens(batch)) for batch in rows]

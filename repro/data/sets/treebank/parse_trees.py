@@ -34,21 +34,20 @@ class Phrase:
     children: tuple[Union["Phrase", Word], ...]
 
 
-def read_trees(lines: Iterable[str], source: str, first: int = 1) -> Iterator[tuple[int, Phrase]]:
-    """The trees of a file, with the line where each begins.
+def read_trees(lines: Iterable[str], source: str) -> Iterator[Phrase]:
+    """The trees of a file.
 
     Args:
         lines: of the file. A tree may span lines, of which none but its first has a bracket in its first column.
         source: source of the lines, for messages.
-        first: number of the first line.
 
     Raises:
         UserError: a bracket that is never closed or never opened, one with nothing in it, or text where none belongs;
             names file and line.
     """
     stack: list[list[Phrase | Word | str]] = []  # the content of each open bracket so far
-    begin = first
-    for number, line in enumerate(lines, first):
+    begin = 1
+    for number, line in enumerate(lines, 1):
         if stack and line.startswith("("):
             break
         for piece in _PIECE.findall(line):
@@ -69,7 +68,7 @@ def read_trees(lines: Iterable[str], source: str, first: int = 1) -> Iterator[tu
                 elif isinstance(node, Word):
                     raise UserError(f"{place}: ({node.tag} {node.text}) is a word, not a tree")
                 else:
-                    yield begin, node
+                    yield node
     if stack:
         raise UserError(f"{source}, line {begin}: the tree that begins here is never closed; a ) is missing")
 
@@ -80,37 +79,17 @@ def _node(content: list[Phrase | Word | str], place: str) -> Phrase | Word:
     assert isinstance(label, str)
     if len(inside) == 1 and isinstance(inside[0], str):
         return Word(label, inside[0])
+    if loose := [child for child in inside if isinstance(child, str)]:
+        raise UserError(f"{place}: ({label} ...) the text {loose[0]!r} needs a bracket of its own")
     children = tuple([child for child in inside if not isinstance(child, str)])
-    unlabelled = any(isinstance(child, Phrase) and not child.label for child in children)
-    if unlabelled or not children or len(children) < len(inside):
-        text = next((child for child in inside if isinstance(child, str)), "")
-        problem = (
-            f"the text {text!r} needs a bracket of its own"
-            if text
-            else "has nothing in it, or a phrase without label"
-        )
-        raise UserError(f"{place}: ({label} ...) {problem}")
+    if not children or any(isinstance(child, Phrase) and not child.label for child in children):
+        raise UserError(f"{place}: ({label} ...) has nothing in it, or a phrase without label")
     return Phrase(label, children)
 
 
-def checked_root(tree: Phrase, place: str, bare: bool) -> Phrase:
-    """The tree below a root, under ``TOP``.
-
-    Args:
-        tree: as read.
-        place: where it was read, for people.
-        bare: a phrase may be a tree without a root around it.
-
-    Raises:
-        UserError: another root.
-    """
-    if tree.label in ROOTS:
-        return Phrase(TOP, tree.children)
-    if bare:
-        return Phrase(TOP, (tree,))
-    raise UserError(
-        f"{place}: a tree with the root {tree.label}; a root has no label, or one of {', '.join(ROOTS[1:])}"
-    )
+def below_top(tree: Phrase) -> Phrase:
+    """A tree under ``TOP``, in place of its root if it has one."""
+    return Phrase(TOP, tree.children if tree.label in ROOTS else (tree,))
 
 
 def base_label(label: str) -> str:

@@ -57,4 +57,4 @@ class ParsingData(TranslationData):
     @property
     def public(self) -> bool:
         """Whether sentences may appear in records."""
-        return bool(self.manifest.source["kind"] == "generated")
+        return bool(self.store.manifest.source["kind"] == "generated")

@@ -7,28 +7,25 @@ bracket. Nothing is ever whole in memory. Needs no torch.
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from repro.data.data_set import TRAIN, DataSet
-from repro.data.manifest import Manifest
-from repro.data.options import Options
+from repro.data.data_set import TRAIN, DataSet, Options
 from repro.data.packed import AS, TextFile, find_packed, glob_packed, need_packed, plain_name
 from repro.data.sets.treebank import sentence_grammar
 from repro.data.sets.treebank.parse_trees import (
     LEAF,
     Phrase,
-    checked_root,
+    below_top,
     read_trees,
     stripped,
     symbols_of,
     words_of,
     written,
 )
-from repro.data.store import StoreWriter
+from repro.data.store import Manifest, StoreWriter
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 from repro.errors import UserError
 
@@ -64,8 +61,11 @@ class Treebank(DataSet):
         Raises:
             UserError: a file or a section is missing.
         """
-        files: dict[str, dict[str, Any]] = {}
-        return find_trees(options.folder, self.extra, files), self.origin(files=files)
+        facts: dict[str, dict[str, Any]] = {}
+        files = find_files(options.folder, self.extra)
+        return {split: partial(_trees, paths, facts) for split, paths in files.items()}, self.origin(
+            files=facts
+        )
 
     def fill(self, writer: StoreWriter, variant: str, options: Options) -> Manifest:
         symbols = set[str]()
@@ -121,25 +121,21 @@ def _write_text(
     return {"without_words": without_words, "sha256": digest.hexdigest()}
 
 
-def find_trees(folder: Path, extra: str, files: dict[str, dict[str, Any]]) -> Splits:
-    """Finds the files of every split; reads none yet.
+def find_files(folder: Path, extra: str) -> dict[str, dict[str, Path]]:
+    """The files of each split, by their names for the manifest.
 
     Args:
-        folder: with ``train.trees``, ``val.trees`` and ``test.trees``, one tree a line, or with the folders ``02`` to
-            ``23`` of ``.mrg`` files, in it or where the treebank's releases have them.
+        folder: with ``train.trees``, ``val.trees`` and ``test.trees``, or with the folders ``02`` to ``23`` of ``.mrg``
+            files, in it or where the treebank's releases have them.
         extra: pattern of files with trees to train on beside the sections, one of which must be there; or empty.
-        files: gets the facts of every file that was read.
 
     Raises:
         UserError: a file or a section is missing.
     """
-    ready = {split: find_packed(folder, f"{split}.trees") for split in SECTIONS}
-    if any(ready.values()):
-        paths = {
-            split: need_packed(folder, f"{split}.trees", "it goes with the other splits' trees")
-            for split in ready
-        }
-        return {split: partial(_trees_by_line, [path], files) for split, path in paths.items()}
+    if any(find_packed(folder, f"{split}.trees") for split in SECTIONS):
+        names = {split: f"{split}.trees" for split in SECTIONS}
+        remedy = "it goes with the other splits' trees"
+        return {split: {name: need_packed(folder, name, remedy)} for split, name in names.items()}
     inside = [folder / inner for inner in _FOLDERS]
     root = next((base for base in inside if any((base / f"{n:02}").is_dir() for n in range(25))), None)
     if root is None:
@@ -147,78 +143,28 @@ def find_trees(folder: Path, extra: str, files: dict[str, dict[str, Any]]) -> Sp
             f"--from {folder}: neither train.trees, val.trees and test.trees nor sections 02 to 23 of .mrg files in "
             f"it, in {', in '.join(_FOLDERS[1:])}"
         )
-    splits: dict[str, Callable[[], Iterator[Phrase]]] = {}
+    files: dict[str, dict[str, Path]] = {split: {} for split in SECTIONS}
     for split, numbers in SECTIONS.items():
-        sections = [root / f"{n:02}" for n in numbers]
-        named = {section: glob_packed(section, "*.[mM][rR][gG]") for section in sections}
-        if missing := [section for section, paths in named.items() if not paths]:
-            raise UserError(
-                f"--from {folder}: no .mrg files in section {missing[0]}; sections 02 to 23 are needed"
-            )
-        splits[split] = partial(_trees_of, [path for paths in named.values() for path in paths], root, files)
+        for section in (f"{n:02}" for n in numbers):
+            paths = glob_packed(root / section, "*.[mM][rR][gG]")
+            if not paths:
+                raise UserError(
+                    f"--from {folder}: no .mrg files in section {root / section}; sections 02 to 23 are needed"
+                )
+            files[split] |= {f"{section}/{plain_name(path)}": path for path in paths}
     if extra:
         more = glob_packed(folder, extra)
         if not more:
             raise UserError(
                 f"--from {folder}: no {extra}{AS}, whose trees are trained on beside the sections'"
             )
-        sections_of_train, lines = splits[TRAIN], partial(_trees_by_line, more, files)
-        splits[TRAIN] = lambda: chain(sections_of_train(), lines())
-    return splits
+        files[TRAIN] |= {plain_name(path): path for path in more}
+    return files
 
 
-def _trees_of(paths: list[Path], root: Path, files: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
-    """The trees of ``.mrg`` files."""
-    for path in paths:
+def _trees(paths: dict[str, Path], facts: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
+    """The trees of files; adds the facts of every file that was read."""
+    for name, path in paths.items():
         lines = TextFile(path)
-        for line, tree in read_trees(lines, str(path)):
-            yield checked_root(tree, f"{path}, line {line}", bare=False)
-        files[path.relative_to(root).as_posix()] = lines.facts()
-
-
-def _trees_by_line(paths: list[Path], files: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
-    """The trees of files with one in each line.
-
-    Raises:
-        UserError: a line without a tree or with several, or a malformed tree.
-    """
-    for path in paths:
-        lines = TextFile(path)
-        for number, line in enumerate(lines, 1):
-            place = f"{path}, line {number}"
-            trees = [tree for _, tree in read_trees([line], str(path), number)]
-            if len(trees) != 1:
-                raise UserError(f"{place}: {len(trees)} trees; each line needs one")
-            yield checked_root(trees[0], place, bare=True)
-        files[plain_name(path)] = lines.facts()
-
-
-_LICENCE = "Linguistic Data Consortium, LDC99T42; bring a licensed copy, pass nothing on"
-_BY_LINE = "train.trees, val.trees and test.trees, one tree a line"
-_SECTIONS = "sections 02 to 23 of .mrg files"
-_WSJ = Treebank(
-    name="wsj-trees",
-    title="Penn Treebank, Wall Street Journal (Marcus et al. 1993): sections 02-21, 22, 23, as trees",
-    licence=_LICENCE,
-    size="about 25 MB, 39,832 sentences to train on",
-    vocab_size=16384,
-    files=(_SECTIONS, f"or {_BY_LINE}"),
-)
-_WSJ_AND_MORE = replace(
-    _WSJ,
-    name="wsj-trees-semi",
-    title="Penn Treebank, Wall Street Journal, with trees that other parsers made to train on; sections 22, 23",
-    licence=f"{_LICENCE}; the other trees' own",
-    size="about 10 GB (estimated) with the 17 million sentences of Vinyals et al. 2015",
-    vocab_size=32768,
-    extra="extra*.trees",
-    files=(_SECTIONS, "extra*.trees", f"or {_BY_LINE}"),
-)
-_GRAMMAR = GeneratedTreebank(
-    name="grammar-trees",
-    title="English-like sentences with their trees, whose ambiguities the words decide, generated",
-    licence="MIT (generated by this package)",
-    size="4 MB at the default 20,000 training trees; any size",
-    vocab_size=460,
-)
-TREEBANKS = (_WSJ, _WSJ_AND_MORE, _GRAMMAR)
+        yield from map(below_top, read_trees(lines, str(path)))
+        facts[name] = lines.facts()

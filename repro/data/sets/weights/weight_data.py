@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro.data.prepare import open_store
-from repro.data.registry import DATA_SETS, find_data_set
+from repro.data.registry import find_of_class
 from repro.data.sets.weights.pretrained import PretrainedWeights
 from repro.data.store import verify
-from repro.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -35,10 +34,7 @@ def open_weights(name: str) -> Weights:
     Raises:
         UserError: no such weights, or their store is missing or corrupt; names the command that makes it.
     """
-    data_set = find_data_set(name)
-    if not isinstance(data_set, PretrainedWeights):
-        names = ", ".join(item.name for item in DATA_SETS.values() if isinstance(item, PretrainedWeights))
-        raise UserError(f"{name} holds no weights; those that do: {names}")
+    data_set: PretrainedWeights = find_of_class(name, PretrainedWeights, "weights")
     store = open_store(name, data_set.default_variant)
     verify(store)
     from safetensors.torch import load_file
