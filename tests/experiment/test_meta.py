@@ -2,7 +2,7 @@
 
 Model and batch are on ``meta``, and it is not the default device: a tensor made elsewhere fails, and so does whatever
 the host would wait for, but for :data:`WAITS`. Each step must give each trained parameter a gradient, for which
-data-parallel training waits: so no recipe needs ``find_unused_parameters``, which looks through the graph of every step.
+data-parallel training waits; no recipe needs ``find_unused_parameters``, which searches the graph.
 """
 
 from collections import Counter
