@@ -238,8 +238,7 @@ def last_state(events: Sequence[Event]) -> Event:
 def status(folder: Path) -> dict[str, Any]:
     """Returns the current state of a run from its events: state, step, speed, attempt, message; empty without events.
 
-    ``updated`` is the time of the last event, ``seconds_left`` follows from the pace of this attempt, and ``startup_s``
-    is the time from the beginning of the job to the first step.
+    ``updated`` is the time of the last event, and ``seconds_left`` follows from the pace of this attempt.
     """
     events = _of_status(folder / EVENTS_FILE)
     starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
@@ -252,8 +251,6 @@ def status(folder: Path) -> dict[str, Any]:
     summary["tokens"] = summary.pop("trainer/tokens", summary.get("tokens"))
     last, trained = attempt[-1], [event for event in attempt if event["step"] > first["step"]]
     state = _failure(folder, last_state(attempt))
-    if first.get("began"):
-        summary["startup_s"] = round((trained or attempt[-1:])[0]["t"] - first["began"])
     if trained and trained[-1]["step"] > trained[0]["step"] and summary.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
         summary["seconds_left"] = round(pace * (summary["max_steps"] - trained[-1]["step"]))

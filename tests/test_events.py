@@ -146,17 +146,13 @@ def write(folder: Path, *lines: tuple[float, int, str, dict[str, Any]]) -> None:
     (folder / events.EVENTS_FILE).write_bytes(content)
 
 
-def test_time_left_and_time_to_the_first_step_follow_from_the_times(tmp_path: Path) -> None:
-    first = (160.0, 4, "state", {"state": "starting", "max_steps": 100, "began": 100, "resumed_from": 4})
-    write(tmp_path, first, (165.0, 4, "state", {"state": "requeue"}))
-    assert status(tmp_path)["startup_s"] == 65, "it was asked to stop before a step"
+def test_time_left_follows_from_the_times(tmp_path: Path) -> None:
+    first = (160.0, 4, "state", {"state": "starting", "max_steps": 100, "resumed_from": 4})
     training = (170.0, 5, "state", {"state": "training"})
     write(tmp_path, first, training, (180.0, 10, "train", {"train/lr": 1.0, "train/loss": 2.0}))
     result = status(tmp_path)
-    assert (result["startup_s"], result["seconds_left"], result["step"]) == (70, 180, 10)
+    assert (result["seconds_left"], result["step"]) == (180, 10)
     assert (result["updated"], result["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
-    write(tmp_path, (1.0, 0, "state", {"state": "starting", "began": 0}), training)
-    assert "startup_s" not in status(tmp_path), "not in a job"
 
 
 def test_a_run_of_an_earlier_version_counts_its_attempts(tmp_path: Path) -> None:

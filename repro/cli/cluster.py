@@ -35,7 +35,6 @@ def register(verbs: Verbs) -> None:
     submit.add_argument("--scale", choices=SCALES, default="paper")
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     add_grid(submit)
-    submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
     for command in ("sbatch", "srun"):
         submit.add_argument(
             f"--{command}", action="append", default=[], metavar="OPTION",
@@ -133,7 +132,6 @@ def _request(args: argparse.Namespace) -> "Request":
         scale=args.scale,
         seeds=SeedChoice.parse(args.seeds),
         overrides=args.overrides,
-        comment=args.comment,
         tables=args.tables,
         command=args.command,
         sbatch=args.sbatch,

@@ -142,9 +142,9 @@ def cancel_runs(args: argparse.Namespace) -> None:
     if not args.dry_run:
         cancel(tasks)
     done = "would be cancelled" if args.dry_run else "cancelled"
-    for task in tasks:
-        print(f"{done}: {task.line}")
-    if not args.dry_run and any(task.queued.state == "RUNNING" for task in tasks):
+    for entry, queued in tasks:
+        print(f"{done}: {queued.job}  {entry.run or queued.name}  ({queued.state.lower()})")
+    if not args.dry_run and any(queued.state == "RUNNING" for _, queued in tasks):
         print("running runs save a checkpoint first; `repro submit` resumes them")
 
 
@@ -154,11 +154,11 @@ def clean_up(args: argparse.Namespace) -> None:
     from repro.launch.submit import locked
 
     with locked(ledger_dir()) if read_submissions() else contextlib.nullcontext():
-        items = superfluous(args.targets)
+        paths = superfluous(args.targets)
+        sizes = [f.stat().st_size for path in paths for f in (path, *path.rglob("*")) if f.is_file()]
         if not args.dry_run:
-            remove(items)
+            remove(paths)
     done = "would be removed" if args.dry_run else "removed"
-    for item in items:
-        print(f"{done}: {item.path}")
-    files, size = sum(item.files for item in items), sum(item.size for item in items)
-    print(f"{done}: {files:,} files, {size / 1e6:,.1f} MB; models, records, events and logs stay")
+    for path in paths:
+        print(f"{done}: {path}")
+    print(f"{done}: {len(sizes):,} files, {sum(sizes) / 1e6:,.1f} MB; models, records, events and logs stay")

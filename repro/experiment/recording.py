@@ -136,17 +136,15 @@ def known_at_start(current: Run) -> dict[str, Any]:
 def first_event(current: Run, published: Mapping[str, float] | None = None) -> dict[str, Any]:
     """The first event of an attempt, with the published numbers by the measurement's name."""
     recipe, known, job = current.recipe, known_at_start(current), slurm_job()
-    states = [*labels.states_of(known), labels.standing_of(recipe, current.seed)]
     return {
         "run": recipe.run_id(current.seed),
         "max_steps": current.steps,
         "job": job,
-        "began": float(os.environ.get("REPRO_BEGAN") or 0),
         "wandb": mode(),
         "wandb_id": wandb_id(read(current.events.path)),
         "published": published or {},
         "group": labels.group(recipe, current.seed),
-        "tags": labels.tags(recipe, states),
+        "tags": labels.tags(recipe, current.seed),
         "config": {
             "recipe": recipe.config, "seed": current.seed, "hash": recipe.hash8, "job": job,
             "overrides": list(recipe.overrides), **known,

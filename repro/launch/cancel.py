@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from repro.errors import ReproError, UserError
@@ -13,20 +12,7 @@ from repro.launch.status.state import CANCELLED_FILE, cancelled
 from repro.record import write_atomic
 
 AT_ONCE = 200  # tasks in one call of scancel
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A task of the ledger that is in the queue."""
-
-    entry: RunEntry
-    queued: Queued
-
-    @property
-    def line(self) -> str:
-        """A line for the user: ``12_0  <run>  (RUNNING)``."""
-        name = self.entry.run or self.queued.name
-        return f"{self.queued.job}  {name}  ({self.queued.state.lower()})"
+Candidate = tuple[RunEntry, Queued]  # a task of the ledger that is in the queue
 
 
 def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
@@ -45,11 +31,8 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
         raise UserError(f"--all cancels everything: leave {targets[0]!r} out, or --all")
     queue = slurm.in_queue()
     chosen = select(targets, everything(queue))
-    return [
-        Candidate(entry, queued)
-        for entry in chosen
-        if (queued := queue.get(entry.job_id or "")) and entry.owns(queued) and queued.state != "COMPLETING"
-    ]
+    tasks = [(entry, entry.task_in(queue)) for entry in chosen]
+    return [(entry, task) for entry, task in tasks if task and task.state != "COMPLETING"]
 
 
 def cancel(tasks: Sequence[Candidate]) -> None:
@@ -61,7 +44,7 @@ def cancel(tasks: Sequence[Candidate]) -> None:
         ReproError: Slurm refused and tasks are still in the queue; names them and gives Slurm's message.
         UserError: no answer from Slurm.
     """
-    jobs = [task.queued.job for task in tasks]
+    jobs = [queued.job for _, queued in tasks]
     complaints = []
     for i in range(0, len(jobs), AT_ONCE):
         done = slurm.call_slurm(["scancel", *jobs[i : i + AT_ONCE]])
@@ -70,15 +53,15 @@ def cancel(tasks: Sequence[Candidate]) -> None:
     # A task that ended by itself in between makes scancel complain, and is no failure.
     queue = slurm.in_queue() if complaints else {}
     remaining = [job for job in jobs if job in queue and queue[job].state != "COMPLETING"]
-    _note([task for task in tasks if task.queued.job not in remaining])
+    _note([task for task in tasks if task[1].job not in remaining])
     if remaining:
         raise ReproError(f"scancel: {complaints[0]}; still in the queue: {', '.join(remaining)}")
 
 
 def _note(tasks: Sequence[Candidate]) -> None:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    submissions = {t.entry.submission.name: t.entry.submission for t in tasks if t.entry.submission}
+    submissions = {entry.submission.name: entry.submission for entry, _ in tasks if entry.submission}
     for submission in submissions.values():
-        jobs = [t.queued.job for t in tasks if t.entry.submission == submission]
+        jobs = [queued.job for entry, queued in tasks if entry.submission == submission]
         noted = {**cancelled(submission), **dict.fromkeys(jobs, now)}
         write_atomic(submission.folder / CANCELLED_FILE, (json.dumps(noted, indent=1) + "\n").encode())

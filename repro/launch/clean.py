@@ -2,10 +2,8 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.queue import in_queue
 from repro.launch.status.ledger import read_submissions
@@ -15,26 +13,7 @@ from repro.recipe import experiments, load_recipe, scales_of
 from repro.record import RECORD_FILE
 
 
-@dataclass(frozen=True)
-class Superfluous:
-    """Files that may go.
-
-    Attributes:
-        path: a file or folder.
-        files, size: how many files it has, and their bytes.
-    """
-
-    path: Path
-    files: int
-    size: int
-
-    @classmethod
-    def of(cls, path: Path) -> "Superfluous":
-        sizes = [file.stat().st_size for file in (path, *path.rglob("*")) if file.is_file()]
-        return cls(path, len(sizes), sum(sizes))
-
-
-def superfluous(targets: Sequence[str]) -> list[Superfluous]:
+def superfluous(targets: Sequence[str]) -> list[Path]:
     """Finds snapshots of submissions without a job in the queue, and checkpoints of recorded runs.
 
     The last checkpoint of a run stays where a recipe continues its training (``start_with: everything``). Models,
@@ -44,12 +23,11 @@ def superfluous(targets: Sequence[str]) -> list[Superfluous]:
         targets: see :func:`repro.launch.status.run_index.select`; none means all.
 
     Raises:
-        UserError: an unknown target, or no answer from Slurm.
+        UserError: an unknown target, a recipe that cannot be read, or no answer from Slurm.
     """
     queue = in_queue() if read_submissions() else {}
     entries = everything(queue)
-    waiting = (e for e in entries if e.submission and (task := queue.get(e.job_id or "")) and e.owns(task))
-    busy = {entry.submission for entry in waiting}
+    busy = {entry.submission for entry in entries if entry.task_in(queue)}
     chosen = select(targets, entries)
     folders = {e.submission.folder / "code" for e in chosen if e.submission and e.submission not in busy}
     continued = _continued()
@@ -60,30 +38,24 @@ def superfluous(targets: Sequence[str]) -> list[Superfluous]:
             kept = saved[-1:] if run.rpartition("/")[0] in continued else []
             others = (p for p in (runs_dir() / run / "checkpoints").glob("*") if p.is_file())
             paths += sorted(p for p in others if not any(p.name.startswith(k.name) for k in kept))
-    return [Superfluous.of(path) for path in paths]
+    return paths
 
 
 def _continued() -> set[str]:
     """Experiments and scales, ``<experiment>/<scale>``, whose training a recipe continues."""
-    recipes = []
-    for experiment in experiments():
-        for scale in scales_of(experiment):
-            try:
-                recipes.append(load_recipe(experiment, scale))
-            except UserError:  # a recipe that cannot be read continues nothing
-                continue
+    recipes = [load_recipe(name, scale) for name in experiments() for scale in scales_of(name)]
     return {f"{r.start_from}/{r.scale}" for r in recipes if r.start_with == "everything"}
 
 
-def remove(items: Sequence[Superfluous]) -> None:
+def remove(paths: Sequence[Path]) -> None:
     """Removes files and folders.
 
     Raises:
         UserError, ReproError: one cannot be removed.
     """
-    for item in items:
-        with writing(item.path):
-            if item.path.is_dir():
-                shutil.rmtree(item.path)
+    for path in paths:
+        with writing(path):
+            if path.is_dir():
+                shutil.rmtree(path)
             else:
-                item.path.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from repro.errors import UserError
-from repro.events import status
 from repro.launch.slurm.profile import Profile
 from repro.launch.slurm.validation import hours
 from repro.launch.targets import RunSpec
@@ -73,11 +72,7 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     if unknown:
         lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not say)")
     gpus, limit = profile.nodes * profile.gpus_per_node, hours(profile.time)
-    allocation = (
-        f"{gpus} GPUs"
-        if gpus
-        else f"{profile.nodes * profile.tasks_per_node * profile.cpus_per_task} CPU cores, no GPU"
-    )
+    allocation = f"{gpus} GPUs" if gpus else f"{profile.ranks * profile.cpus_per_task} CPU cores, no GPU"
     most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""
     lines.append(f"allocated: {len(specs)} x {allocation} for up to {profile.time} an attempt{most}")
     return lines
@@ -94,39 +89,16 @@ def _expected(spec: RunSpec) -> Expectation | None:
 
 
 def _refuse_too_long(spec: RunSpec, expected: Expectation | None, profile: Profile) -> None:
-    attempts = profile.max_requeues + 1
+    if expected is None:
+        return
     gpus = profile.nodes * profile.gpus_per_node
-    cores = profile.nodes * profile.tasks_per_node * profile.cpus_per_task
-    at_once = 1 if expected is None or not expected.devices else gpus or cores
-    given = hours(profile.time) * attempts * at_once
-    needed = 0.0 if expected is None else expected.hours * max(expected.devices, 1)
+    at_once = (gpus or profile.ranks * profile.cpus_per_task) if expected.devices else 1
+    given = hours(profile.time) * (profile.max_requeues + 1) * at_once
+    needed = expected.hours * max(expected.devices, 1)
     if needed > FASTER * given:
-        unit = ("GPU hours" if gpus else "core hours") if expected and expected.devices else "h"
+        unit = ("GPU hours" if gpus else "core hours") if expected.devices else "h"
         raise UserError(
-            f"{spec.experiment} ({spec.scale}) is estimated at {needed:.4g} hours of {expected and expected.hardware}, "
-            f"but time {profile.time} and max_requeues {profile.max_requeues} of the cluster profile {profile.name} "
-            f"give {given:.4g} {unit} in all attempts; raise them, or choose a smaller scale"
+            f"{spec.experiment} ({spec.scale}) is estimated at {needed:.4g} hours of {expected.hardware}, but time "
+            f"{profile.time} and max_requeues {profile.max_requeues} of the cluster profile {profile.name} give "
+            f"{given:.4g} {unit} in all attempts; raise them, or choose a smaller scale"
         )
-
-
-def describe_start(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
-    """Returns a line on the time that earlier attempts took to reach their first step, if there were any.
-
-    Raises:
-        UserError: none of them would have come to a step within the time limit.
-    """
-    folders = dict.fromkeys(spec.run_dir.parent for spec in specs)
-    startups = (status(run).get("startup_s") for folder in folders for run in folder.glob("s*"))
-    seconds = sorted(s for s in startups if isinstance(s, int))
-    if not seconds:
-        return []
-    taken = f"{seconds[0]} s" if seconds[0] == seconds[-1] else f"{seconds[0]} to {seconds[-1]} s"
-    left = round(3600 * hours(profile.time)) - profile.warning_s
-    if seconds[0] >= left:
-        raise UserError(
-            f"time: with {profile.time} (cluster profile) a job is told to save and stop after {left} s, but earlier "
-            f"attempts took {taken} to reach their first step; raise it"
-        )
-    return [
-        f"earlier attempts took {taken} to reach their first step; a job is told to save and stop after {left} s"
-    ]

@@ -1,15 +1,14 @@
 """The plan of a submission: its runs, their jobs and the cost. Writes nothing."""
 
 import secrets
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from repro.errors import UserError
 from repro.events import EVENTS_FILE, attempts, read
-from repro.launch.cost import describe_cost, describe_start
-from repro.launch.slurm import validation
-from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed, tables_job
+from repro.launch.cost import describe_cost
+from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed
 from repro.launch.slurm.limits import Limits
 from repro.launch.slurm.profile import Profile, load_profile, with_options
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
@@ -30,7 +29,6 @@ class Request:
         scale: one of :data:`repro.recipe.SCALES`.
         seeds: of each experiment, a run for each.
         overrides: settings of every run that a target means.
-        comment: the user's, for the queue; or None.
         tables: whether a last job makes the tables.
         command: as typed, for the ledger.
         sbatch, srun: options of these commands beside the profile's.
@@ -42,7 +40,6 @@ class Request:
     scale: str
     seeds: SeedChoice
     overrides: Overrides
-    comment: str | None = None
     tables: bool = False
     command: str = "repro submit"
     sbatch: Sequence[str] = ()
@@ -106,11 +103,12 @@ class Plan:
 
     def first_scripts(self) -> list[str]:
         """The scripts of the jobs that wait for no other, which Slurm can be asked about before anything is queued."""
-        return [self._render(job, None) for job in self.jobs if dependency(job, {}) is None]
+        first = [job for job in self.jobs if not (job.follows or job.waits_for or job.ends)]
+        return [self._render(job, None) for job in first]
 
     def _render(self, job: PlannedJob, after: str | None) -> str:
         flags = ["--accept-changes"] * self.request.accept_changes
-        return render_script(job, self.profile, self.places, after, self.request.comment, flags)
+        return render_script(job, self.profile, self.places, after, flags)
 
 
 def make_plan(
@@ -130,26 +128,18 @@ def make_plan(
     Raises:
         UserError: anything named that does not exist or cannot be used.
     """
-    if not request.targets:
-        raise UserError(
-            "no target to submit; name a paper, an experiment, a table or a row (see `repro list`)"
-        )
-    limits = limits or Limits()
+    limits, leaving = limits or Limits(), leaving or {}
     profile = with_options(load_profile(request.cluster), request.sbatch, request.srun)
     limits.refuse(profile)
-    _refuse_typed_secrets(request, profile)
-    if request.comment is not None:
-        validation.remark(request.comment)
     requested = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
     todo = needed(requested, queued)
     name = job_name(request.targets[0], request.scale)
-    leaving = leaving or {}
     if not request.accept_changes:
         _refuse_changes(todo.specs)
     jobs = arrange(todo, queued, name, leaving, limits.largest_array)
     if jobs and request.tables:
         waiting = [queued[spec.run_id] for spec in requested if spec.run_id in queued]
-        jobs = (*jobs, tables_job(jobs, waiting, name))
+        jobs = (*jobs, PlannedJob(f"{name}.tables", {}, ends=(*(job.name for job in jobs), *waiting)))
     places = current_places(submission_name())
     plan = Plan(request, profile, places, jobs, (*todo.added, *requested), todo.added, queued, leaving)
     for job in jobs:
@@ -173,33 +163,9 @@ def _refuse_changes(specs: Sequence[RunSpec]) -> None:
         )
 
 
-def _refuse_typed_secrets(request: Request, profile: Profile) -> None:
-    """Checks the raw values: quoted for shell or YAML, a secret with a quote in it would not be found."""
-    for text in (*request.targets, request.comment or "", *request.sbatch, *request.srun):
-        validation.refuse_secrets("the command line", text)
-    for key, value in request.overrides:
-        for text in _texts(value):
-            validation.refuse_secrets(f"--{key}", text)
-    for name, value in profile.env.items():
-        validation.refuse_secrets(f"env: {name} of the cluster profile", value)
-
-
-def _texts(value: object) -> Iterator[str]:
-    """Every text in a tree of mappings and lists, and numbers as text."""
-    if isinstance(value, dict):
-        value = [*value.keys(), *value.values()]
-    if isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    else:
-        yield str(value)
-
-
 def submission_name() -> str:
     """``<UTC time>-<random>``: sorts by time, and no two are alike."""
-    seconds, milliseconds = divmod(time.time_ns() // 10**6, 1000)
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds))
-    return f"{stamp}.{milliseconds:03d}Z-{secrets.token_hex(3)}"
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}Z-{secrets.token_hex(3)}"
 
 
 def job_name(target: str, scale: str) -> str:
@@ -211,7 +177,7 @@ def summarise(plan: Plan) -> list[str]:
     """Returns lines for the user: runs, GPU hours, dependencies.
 
     Raises:
-        UserError: the time limit is too short for what is known of the runs.
+        UserError: a run that needs far more than the time of all its attempts.
     """
     request, runs = plan.request, plan.runs
     queued = [spec for spec in plan.requested if spec.run_id in plan.queued]
@@ -229,7 +195,7 @@ def summarise(plan: Plan) -> list[str]:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
         plainly = " (without the settings given)" if request.overrides else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += [*describe_cost(runs, plan.profile), *describe_start(runs, plan.profile)]
+    lines += describe_cost(runs, plan.profile)
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):
         lines.append("waits: the tables for the end of every run above" + ", queued ones too" * bool(queued))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
-from repro.files import write_atomic, writing
+from repro.files import lock, write_atomic, writing
 from repro.launch.plan import Plan, Request, make_plan, summarise
 from repro.launch.slurm import queue
 from repro.launch.slurm.chain import PlannedJob
@@ -34,14 +34,10 @@ from repro.launch.status.ledger import (
 from repro.launch.status.run_index import everything, numbered
 from repro.launch.status.state import cancelled
 
-Report = Callable[[str], None]
+Check = Callable[[Plan], object]  # raises a UserError where a run of a plan could not begin
 
 
-def accept(_: Plan) -> None:
-    """Checks nothing."""
-
-
-def dry_run(request: Request, check: Callable[[Plan], None] = accept) -> tuple[Plan, list[str]]:
+def dry_run(request: Request, check: Check | None = None) -> tuple[Plan, list[str]]:
     """The plan and its summary; writes nothing. The summary notes what Slurm does not answer.
 
     Args:
@@ -63,20 +59,21 @@ def dry_run(request: Request, check: Callable[[Plan], None] = accept) -> tuple[P
                 test_script(script, plan.profile)
         except Unanswered as error:
             unknown += [f"Slurm was not asked whether it takes the jobs: {error}"]
-        check(plan)
+        if check:
+            check(plan)
         read_sources()  # what would stop the snapshot
     return plan, [*summary, *unknown]
 
 
 def submit(
-    request: Request, report: Report, check: Callable[[Plan], None] = accept
+    request: Request, report: Callable[[str], object], check: Check | None = None
 ) -> tuple[Plan, Submission | None]:
     """Submits runs that are neither recorded nor queued, and releases tasks that Slurm holds after a failed start.
 
     Args:
         request: what the user asks for.
         report: called with each line of the summary.
-        check: called with a plan that has jobs; raises a UserError where a run of it could not begin.
+        check: called with a plan that has jobs.
 
     Returns:
         The plan, and its entry in the ledger; None where there was nothing to do.
@@ -97,18 +94,14 @@ def submit(
             if known != entry:
                 write_submission(known)
         plan = make_plan(request, *queued_runs(tasks), read_limits())
-        if plan.jobs:
+        if plan.jobs and check:
             check(plan)
         for line in summarise(plan):
             report(line)
-        for job in sorted(
-            {plan.queued[spec.run_id] for spec in plan.requested if spec.run_id in plan.queued}
-        ):
+        for job in {plan.queued[spec.run_id]: None for spec in plan.requested if spec.run_id in plan.queued}:
             if tasks[job].is_held and queue.release(job):
                 report(f"released: task {job}, which Slurm had held since its start failed")
-        if not plan.jobs:
-            return plan, None
-        return plan, carry_out(plan)
+        return plan, carry_out(plan) if plan.jobs else None
 
 
 @contextlib.contextmanager
@@ -118,16 +111,9 @@ def locked(folder: Path) -> Iterator[None]:
         _make_folder(folder)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not lock(file):
             print("another `repro submit` is at work; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
-        except OSError as error:
-            print(
-                f"{folder} cannot be locked ({error.strerror}): submit from one shell at a time",
-                file=sys.stderr,
-            )
+            lock(file, fcntl.LOCK_EX)
         yield
 
 
@@ -147,13 +133,13 @@ def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, 
     runs: dict[str, str] = {}
     ending: set[str] = set()
     for entry in everything(tasks):
-        task = tasks.get(entry.job_id or "")
-        if entry.run and entry.submission and task and entry.owns(task):
+        task = entry.task_in(tasks)
+        if entry.run and entry.submission and task:
             runs[entry.run] = task.job  # of the newest submission, which comes last
             if task.state == "COMPLETING" and task.job in cancelled(entry.submission):
                 ending.add(task.job)
-    leaving = {run: job for run, job in runs.items() if job in ending}
-    return {run: job for run, job in runs.items() if run not in leaving}, leaving
+    staying = {run: job for run, job in runs.items() if job not in ending}
+    return staying, {run: job for run, job in runs.items() if job in ending}
 
 
 def carry_out(plan: Plan) -> Submission:
@@ -167,6 +153,7 @@ def carry_out(plan: Plan) -> Submission:
         commit=facts["commit"] if isinstance(facts["commit"], str) else None,
         dirty=facts["dirty"] if isinstance(facts["dirty"], bool) else None,
         jobs=tuple(_job(job) for job in plan.jobs),
+        gpus=plan.profile.nodes * plan.profile.gpus_per_node,
     )
     try:
         _make_folder(folder)
@@ -194,12 +181,10 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     write_atomic(script, plan.script(job, ids).encode())
     script.chmod(0o640 if queue.is_shared() else 0o600)
     try:
-        number: int | None = submit_script(script, plan.profile)
+        number = submit_script(script, plan.profile)
     except Unanswered as error:
-        number = _look_for(job, entry)
-        if number is None:
-            again = "the same command checks whether it is queued, and continues"
-            raise ReproError(f"{error}; {job.name} is not in the queue so far: {again}") from None
+        again = "the same command checks whether it is queued, and continues"
+        raise ReproError(f"{error}; {job.name} may be queued or not: {again}") from None
     except UserError as error:
         _withdraw(entry)
         before = (
@@ -210,14 +195,6 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
     entry = replace(entry, jobs=jobs)
     write_submission(entry)
     return entry
-
-
-def _look_for(job: PlannedJob, entry: Submission) -> int | None:
-    try:
-        updated = numbered(entry, queue.in_queue())
-    except UserError:
-        return None
-    return next(j.job_id for j in updated.jobs if j.name == job.name)
 
 
 def _withdraw(entry: Submission) -> None:

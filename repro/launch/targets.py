@@ -11,19 +11,10 @@ from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm.validation import setting
-from repro.paths import all_records_dirs, published_files
-from repro.recipe import (
-    SCALES,
-    Overrides,
-    Recipe,
-    experiments,
-    load_recipe,
-    reproduced,
-    scales_of,
-)
+from repro.paths import all_records_dirs
+from repro.recipe import SCALES, Overrides, Recipe, experiments, load_recipe, reproduced, scales_of
 from repro.record import RECORD_FILE, read_records, withdrawn
 from repro.seeds import SeedChoice, show_ranges, unjudged
-from repro.yamls import read_yaml
 
 
 @dataclass(frozen=True)
@@ -55,9 +46,8 @@ class RunSpec:
     judged: tuple[int, ...] = ()
 
 
-Recorded = frozenset[
-    tuple[str, str, int, str, bool]
-]  # experiment, scale, seed, configuration's hash, on a GPU
+# Experiment, scale, seed, the configuration's hash, and whether on a GPU.
+Recorded = frozenset[tuple[str, str, int, str, bool]]
 _ON_GPU = {"gpu": True, "cuda": True, "cpu": False}  # by trainer.accelerator
 
 
@@ -214,24 +204,8 @@ def _of_table(target: str) -> list[str]:
     cells = [(e, cell["table"], cell["row"]) for e in inside for cell in reproduced(e, "paper")]
     matches = [e for e, t, r in cells if t == table and (not row or r == row)]
     if not matches:
-        raise UserError(_no_such_table(target, paper, table, row, cells))
+        known = {f"{paper}:{t}:{r}" if row else f"{paper}:{t}" for _, t, r in cells}
+        raise UserError(
+            f"{target!r}: no recipe reproduces it{nearest(target, sorted(known))}; see `repro list {paper}`"
+        )
     return matches
-
-
-def _no_such_table(target: str, paper: str, table: str, row: str, cells: list[tuple[str, str, str]]) -> str:
-    published = _published_rows(paper)
-    if table in published and (not row or row in published[table]):
-        return f"{target}: published, but no recipe reproduces it yet; see `repro list {paper}`"
-    names = {f"{paper}:{t}" for _, t, _ in cells} | {f"{paper}:{t}" for t in published}
-    if row:
-        names = {f"{paper}:{t}:{r}" for _, t, r in cells}
-        names |= {f"{paper}:{t}:{r}" for t, rows in published.items() for r in rows}
-    return f"unknown target {target!r}{nearest(target, sorted(names))}; see `repro list {paper}`"
-
-
-def _published_rows(paper: str) -> dict[str, list[str]]:
-    path = published_files().get(paper)
-    if path is None:
-        return {}
-    tables = (read_yaml(path) or {}).get("tables") or []
-    return {str(t.get("id")): [str(r.get("id")) for r in t.get("rows") or []] for t in tables}

@@ -1,7 +1,5 @@
 """Names of runs on W&B: groups and tags. Standard library only."""
 
-from collections.abc import Iterable, Mapping
-
 from repro.recipe import Recipe, change_results
 
 MOST = 64  # characters of a tag
@@ -28,22 +26,7 @@ def standing_of(recipe: Recipe, seed: int) -> str:
     return "judged" if seed in recipe.seeds else "tuning"
 
 
-def tags(recipe: Recipe, states: Iterable[str] = ()) -> list[str]:
-    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and states.
-
-    Args:
-        recipe: resolved.
-        states: of :func:`states_of`.
-    """
+def tags(recipe: Recipe, seed: int) -> list[str]:
+    """All tags of a run: paper, scale, ``<paper>:<table>`` of what it reproduces, and :func:`standing_of`."""
     tables = {f"{recipe.paper}:{cell['table']}" for cell in recipe.config.get("reproduces") or ()}
-    return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, *states)})
-
-
-def states_of(facts: Mapping[str, object]) -> list[str]:
-    """The states that follow from a run's facts: uncommitted changes, no commit, weights of another run."""
-    states = {
-        "dirty": facts.get("dirty"),
-        "no-commit": "commit" in facts and facts["commit"] is None,
-        "warm-start": facts.get("start_from"),
-    }
-    return [state for state, applies in states.items() if applies]
+    return sorted({tag[:MOST] for tag in (recipe.paper, recipe.scale, *tables, standing_of(recipe, seed))})

@@ -38,8 +38,10 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
         threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
     with _alone(args.folder, wait=not args.once) as free:
-        done = (send(args.folder, args.running) if args.once else follow(args.folder)) if free else BUSY
-    sys.exit(done)
+        if not free:
+            sys.exit(BUSY)
+        done = send(args.folder, running=args.running) if args.once else follow(args.folder)
+    sys.exit(EXIT_OK if done else EXIT_FAILED)
 
 
 def _end_after(parent: int) -> None:
@@ -57,31 +59,34 @@ def _alone(folder: Path, wait: bool) -> Iterator[bool]:
         yield lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
-def send(folder: Path, running: bool) -> int:
-    """Sends the events that the server lacks; returns an exit code."""
-    try:
-        _session(folder, None, once=True, running=running)
-    except Exception as error:
-        _print(error)
-        return EXIT_FAILED
-    return EXIT_OK
-
-
-def follow(folder: Path) -> int:
+def follow(folder: Path) -> bool:
     """Sends events as they come until the run is over; begins again after errors while the run lives."""
     parent = os.getppid()
-    while True:
-        try:
-            _session(folder, parent, once=False, running=False)
-            return EXIT_OK
-        except Exception as error:
-            _print(error)
+    while not send(folder, parent):
         if os.getppid() != parent or client.is_over(read(folder / EVENTS_FILE)):
-            return EXIT_FAILED
+            return False
         time.sleep(AGAIN_S)
+    return True
 
 
-def _session(folder: Path, parent: int | None, once: bool, running: bool) -> None:
+def send(folder: Path, parent: int | None = None, running: bool = False) -> bool:
+    """Sends the events that the server lacks; returns whether it has all.
+
+    Args:
+        folder: of the run.
+        parent: the process of the run, whose events are sent as they come until it ends; None: only present events.
+        running: whether the run is not over; its state on W&B is left alone.
+    """
+    try:
+        _session(folder, parent, running)
+    except Exception as error:
+        message = f"W&B: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}"
+        print(message, file=sys.stderr, flush=True)
+        return False
+    return True
+
+
+def _session(folder: Path, parent: int | None, running: bool) -> None:
     path = folder / EVENTS_FILE
     events = read(path)
     first = next(event for event in reversed(events) if event.get("state") == "starting")
@@ -91,7 +96,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
         rows: list[Event] = []
         sent, size = run.starting_step, 0
         while True:
-            last = once or os.getppid() != parent
+            last = os.getppid() != parent  # always, where only the present events are sent
             if last or path.stat().st_size != size:
                 size, events = path.stat().st_size, read(path)
                 rows = client.rows_of(events)
@@ -102,7 +107,7 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
                 break
             time.sleep(POLL_S)
         state = status(folder)
-        alert = state.get("message") if state["state"] == "failed" and not once else None
+        alert = state.get("message") if state["state"] == "failed" and parent is not None else None
         client.finish(run, events, state["state"], alert)
     _note(folder, rows=len(rows), bytes=size, state=None if running else state["state"])
 
@@ -110,9 +115,3 @@ def _session(folder: Path, parent: int | None, once: bool, running: bool) -> Non
 def _note(folder: Path, **values: object) -> None:
     note = json.dumps({**note_of(folder), **values}) + "\n"
     write_atomic(folder / NOTE_FILE, note.encode())
-
-
-def _print(error: Exception) -> None:
-    print(
-        f"W&B: {type(error).__name__}: {str(error).partition(chr(10))[0][:160]}", file=sys.stderr, flush=True
-    )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Saveable = TypeVar("_Saveable", "ws.Workspace", "wr.Report")
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
-SPEED = ("train/tokens_per_s", "train/mfu", "train/data_wait", "train/peak_memory_gib")
+SPEED = ("train/tokens_per_s", "train/data_wait", "train/peak_memory_gib")
 # Scores that tasks also log during training, under val/; a test score's name begins with one of them.
 SCORES = ("loss", "nll", "ppl", "bpc", "bpb", "bits_per_dim", "bleu", "exact_match", "accuracy", "per")
 COLUMNS, WIDE, HIGH = 3, 8, 6  # of a report's grid, which is 24 wide

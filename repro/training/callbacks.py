@@ -71,18 +71,15 @@ class Curves(Callback):
         state = checkpoint["callbacks"][self.state_key]
         state["pending"] = {"sums": gather_objects(local), "seconds": time.monotonic() - self._since}
         if self.events is not None:
-            failure = self._sync(self.events) if trainer.is_global_zero else ""
+            failure = ""
+            try:
+                if trainer.is_global_zero:
+                    self.events.sync()
+            except ReproError as error:
+                failure = str(error)
             if trainer.strategy.reduce_boolean_decision(bool(failure), all=False):
                 raise ReproError(failure or "rank 0 could not write the run's events")
             state["events"] = self.events.size
-
-    def _sync(self, log: EventLog) -> str:
-        """Makes the events durable; returns what went wrong, which all ranks must learn."""
-        try:
-            log.sync()
-        except ReproError as error:
-            return str(error)
-        return ""
 
     @property
     def wall_seconds(self) -> float:

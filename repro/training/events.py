@@ -20,18 +20,12 @@ class EventLogger(Logger):
         step: gives the number of updates so far. Lightning's own is one too small in a validation.
     """
 
+    name, version = "events", ""
+
     def __init__(self, events: EventLog, step: Callable[[], int]) -> None:
         super().__init__()
         self.events = events
         self.step = step
-
-    @property
-    def name(self) -> str:
-        return "events"
-
-    @property
-    def version(self) -> str:
-        return ""
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         row = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}

@@ -1,9 +1,8 @@
 """NaN and infinity stop a run at the step where they appear, on all ranks, with the module's name."""
 
-from collections.abc import Iterator
-
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -85,10 +84,15 @@ class _BadModule(Exception):
 def first_bad_module(task: LightningModule, batch: object) -> str | None:
     """Repeats a micro-batch and names the first module whose output is not finite, or None."""
 
+    def refuse(tensor: Tensor, name: str) -> None:
+        if not tensor.isfinite().all():
+            raise _BadModule(name)
+
     def check(name: str, module: nn.Module) -> RemovableHandle:
         def hook(_: nn.Module, inputs: object, output: object) -> None:
-            if not all(t.isfinite().all() for t in floats(output)):
-                raise _BadModule(f"{name} ({type(module).__name__})")
+            apply_to_collection(
+                output, Tensor, refuse, f"{name} ({type(module).__name__})", allow_frozen=True
+            )
 
         return module.register_forward_hook(hook)
 
@@ -104,16 +108,3 @@ def first_bad_module(task: LightningModule, batch: object) -> str | None:
         for hook in hooks:
             hook.remove()
     return None
-
-
-def floats(tree: object) -> Iterator[Tensor]:
-    """Every floating-point tensor in nested tuples, lists, dicts and dataclasses."""
-    if isinstance(tree, Tensor):
-        if tree.is_floating_point():
-            yield tree
-    elif isinstance(tree, dict):
-        for item in tree.values():
-            yield from floats(item)
-    elif isinstance(tree, list | tuple):
-        for item in tree:
-            yield from floats(item)

@@ -21,7 +21,6 @@ from tests.workshop import PAPER, TINY, Said, Workshop, call
 
 __all__ = ["cluster", "small_project"]
 SITE = 'time: "01:00:00"\ngpus_per_node: 0\ntasks_per_node: 2\nenv: {WANDB_MODE: disabled}\n'
-PLAIN = {c for c in map(chr, range(0x3000)) if c.isalnum()} | set(" _.,:;+=/@()!?-")
 # To be refused where a name is wanted, and to arrive verbatim where a value is.
 HOSTILE = [
     "a;b", "$(touch pwned)", "`touch pwned`", "a\nb", "a\n#SBATCH --uid=0", "'; touch pwned; '", '"; touch pwned; "',
@@ -79,7 +78,7 @@ def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
     assert f"s1-{load_recipe(TINY, 'cpu', settings).hash8}" in output.out
 
 
-@pytest.mark.parametrize("value", [*HOSTILE, "bash", "interactive", "a\0b", "", "a" * 300])
+@pytest.mark.parametrize("value", [*HOSTILE, "a\0b", "", "a" * 300])
 def test_a_hostile_target_or_profile_is_refused(site: Workshop, value: str) -> None:
     before = everything(site.root)
     for words in ([value, "--cluster", "site"], [TINY, f"--cluster={value}"]):
@@ -87,21 +86,6 @@ def test_a_hostile_target_or_profile_is_refused(site: Workshop, value: str) -> N
         output.refused()
         assert output.out == ""
     assert everything(site.root) == before
-
-
-@pytest.mark.parametrize("value", [*HOSTILE, "bash", "a\0b", "", "a" * 300])
-def test_a_hostile_comment_is_refused_or_stays_between_its_quotes(site: Workshop, value: str) -> None:
-    output = submit("--dry-run", f"--comment={value}")
-    if value == "--" or not value or len(value) > 200 or not set(value) <= PLAIN:  # `--` is argparse's own
-        output.refused("comment")
-        assert output.out == ""
-        return
-    assert output.code == 0, output.err
-    lines = [line for line in output.out.split("\n") if value in line and line.startswith("#SBATCH")]
-    assert len(lines) == 1
-    assert lines[0].startswith('#SBATCH --comment="repro:')
-    assert lines[0].endswith(f'.tiny.cpu {value}"')
-    assert lines[0].count('"') == 2
 
 
 @pytest.mark.parametrize(
@@ -167,7 +151,7 @@ def test_secrets_are_nowhere(site: Workshop, cluster: FakeCluster, monkeypatch: 
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     output = [submit("--dry-run", "--tables"), submit("--dry-run", "--json"), submit("--tables", "--json")]
-    output += [submit(), submit("--comment", "again", target=PAPER)]
+    output += [submit(), submit(target=PAPER)]
     assert [s.code for s in output] == [0] * 5
     written = b"".join(p.read_bytes() for p in site.root.rglob("*") if p.is_file())
     displayed = "".join(s.out + s.err for s in output).encode()
@@ -181,10 +165,9 @@ def test_a_secret_that_is_typed_is_refused_and_not_repeated(
     site: Workshop, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, SECRETS[name])
-    for words in (["--model.init_args.x", SECRETS[name]], ["--comment", f"with {SECRETS[name]}"]):
-        output = submit(*words)
-        output.refused(f"${name}")
-        assert SECRETS[name] not in output.out + output.err
+    output = submit("--model.init_args.x", SECRETS[name])
+    output.refused(f"${name}")
+    assert SECRETS[name] not in output.out + output.err
     profile = site.root / "clusters" / "site.yaml"
     profile.write_text(f'{SITE}setup: ["login {SECRETS[name]}"]\n')
     output = submit()

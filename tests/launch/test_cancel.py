@@ -36,7 +36,7 @@ def full(world: World, slurm: FakeSlurm) -> FakeSlurm:
 
 
 def jobs(targets: list[str], every: bool = False) -> list[str]:
-    return [task.queued.job for task in candidates(targets, every)]
+    return [queued.job for _, queued in candidates(targets, every)]
 
 
 @pytest.mark.parametrize(

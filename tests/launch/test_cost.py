@@ -3,8 +3,7 @@
 import pytest
 
 from repro.errors import UserError
-from repro.events import EVENTS_FILE, encode
-from repro.launch.cost import Expectation, describe_cost, describe_start, expectation
+from repro.launch.cost import Expectation, describe_cost, expectation
 from repro.launch.slurm.profile import load_profile
 from repro.launch.targets import resolve_targets
 from tests.launch.conftest import World, named
@@ -43,23 +42,6 @@ def test_a_run_that_all_attempts_together_cannot_end_is_refused(world: World) ->
     assert describe_cost(resolve_targets(["alpha/base"], "cpu", named(1)), day)
     few = resolve_targets(["alpha/base"], "paper", named(1), [("trainer.max_steps", 1)])
     assert "9.6 GPU hours" in "\n".join(describe_cost(few, day))
-
-
-def test_earlier_attempts_tell_how_long_they_took_to_start(world: World) -> None:
-    world.write("clusters/short.yaml", 'time: "00:05:00"\ngpus_per_node: 0\n')
-    short = load_profile("short")
-    first, second = resolve_targets(["alpha/base"], "cpu", named(1, 2))
-    assert describe_start([first], short) == []
-    for spec, seconds in ((first, 95), (second, 300)):
-        lines = encode("state", 0, {"state": "starting", "began": 1000}, 1010)
-        lines += encode("state", 0, {"state": "requeue"}, 1000 + seconds)
-        world.write(str((spec.run_dir / EVENTS_FILE).relative_to(world.root)), lines.decode())
-    (line,) = describe_start([first], short)
-    assert line.startswith("earlier attempts took 95 to 300 s to reach their first step; ")
-    (first.run_dir / EVENTS_FILE).unlink()
-    with pytest.raises(UserError, match=r"with 00:05:00 .* after 180 s, .* took 300 s"):
-        describe_start([first], short)
-    assert describe_start([first], load_profile("cpu")) != []
 
 
 @pytest.mark.parametrize(

@@ -280,8 +280,10 @@ def test_a_refusal_in_the_middle_keeps_what_was_taken(chain: World, cluster: Fak
 
 def test_an_answer_that_was_lost_is_found_in_the_queue(world: World, cluster: FakeCluster) -> None:
     cluster.refuses(silent=True)
-    assert submitted("alpha/base").jobs[0].job_id == 1
+    with pytest.raises(ReproError, match="the same command checks"):
+        submit(request("alpha/base"), quiet)
     assert submit(request("alpha/base"), quiet)[1] is None
+    assert [job.job_id for entry in read_submissions() for job in entry.jobs] == [1]
 
 
 def test_an_answer_that_never_came(world: World, cluster: FakeCluster) -> None:
@@ -341,8 +343,8 @@ def test_what_no_partition_starts_is_not_queued(
     assert (cluster.tasks() == []) == (message is not None)
 
 
-def test_a_dry_run_asks_slurm(world: World, cluster: FakeCluster) -> None:
-    dry_run(request("alpha/base"))
+def test_a_dry_run_asks_slurm_about_jobs_that_wait_for_none(chain: World, cluster: FakeCluster) -> None:
+    dry_run(request("gamma/tuned", tables=True))
     assert cluster.calls("sbatch") == [["sbatch", "--test-only"]]
     cluster.refuses(1, complaint="Requested node configuration is not available")
     with pytest.raises(UserError, match="sbatch refuses: Requested node configuration"):

@@ -3,8 +3,6 @@
 import dataclasses
 from typing import Any
 
-import pytest
-
 from repro.mirror import labels
 from repro.recipe import Recipe
 
@@ -34,20 +32,8 @@ def test_runs_that_are_not_judged_have_groups_of_their_own() -> None:
     assert labels.group(placed, 1) == "some-paper/base@small/cpu"
 
 
-def test_tags_are_paper_scale_tables_and_states_and_nothing_else() -> None:
-    assert labels.tags(recipe()) == ["paper", "some-paper", "some-paper:table2", "some-paper:table3"]
-    assert labels.tags(recipe("cpu", None), ["dirty"]) == ["cpu", "dirty", "some-paper"]
-    assert all(len(tag) <= 64 for tag in labels.tags(recipe(experiment="p" * 100 + "/x")))
-
-
-@pytest.mark.parametrize(
-    ("facts", "states"),
-    [
-        ({}, []),
-        ({"commit": "abc", "dirty": False, "start_from": None}, []),
-        ({"commit": "abc", "dirty": True}, ["dirty"]),
-        ({"commit": None, "dirty": None, "start_from": {"run_id": "x"}}, ["no-commit", "warm-start"]),
-    ],
-)
-def test_states_follow_from_facts(facts: dict[str, Any], states: list[str]) -> None:
-    assert labels.states_of(facts) == states
+def test_tags_are_paper_scale_tables_and_standing_and_nothing_else() -> None:
+    tables = ["some-paper:table2", "some-paper:table3"]
+    assert labels.tags(recipe(), 1) == ["judged", "paper", "some-paper", *tables]
+    assert labels.tags(recipe("cpu", None), 101) == ["cpu", "some-paper", "tuning"]
+    assert all(len(tag) <= 64 for tag in labels.tags(recipe(experiment="p" * 100 + "/x"), 1))

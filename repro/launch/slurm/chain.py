@@ -7,7 +7,7 @@ behind that task.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from repro.errors import UserError
 from repro.launch.slurm.limits import DEFAULT_ARRAY
@@ -29,7 +29,7 @@ class Needed:
     added: tuple[RunSpec, ...]
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlannedJob:
     """One job to be submitted.
 
@@ -81,15 +81,6 @@ def needed(requested: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
     return Needed(tuple(specs.values()), needs, added)
 
 
-@dataclass
-class _Draft:
-    kind: str
-    parent: "_Draft | None" = None
-    tasks: dict[int, RunSpec] = field(default_factory=dict)
-    waits_for: dict[str, None] = field(default_factory=dict)
-    ends: dict[str, None] = field(default_factory=dict)
-
-
 def arrange(
     plan: Needed,
     queued: Mapping[str, str],
@@ -108,62 +99,40 @@ def arrange(
     """
     leaving = leaving or {}
     first_stage = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
-    drafts: list[_Draft] = []
-    places: dict[str, tuple[_Draft, int]] = {}
+    jobs: list[PlannedJob] = []
+    groups: dict[str, list[PlannedJob]] = {}
+    places: dict[str, tuple[PlannedJob, int]] = {}
+
+    def place(spec: RunSpec, group: str, follows: str | None = None, index: int | None = None) -> PlannedJob:
+        """Adds a run to the first array of a group that has room, at an index if one is given."""
+        for job in groups.setdefault(group, []):
+            at = len(job.tasks) if index is None else index
+            if at not in job.tasks and len(job.tasks) < most:
+                break
+        else:
+            at = index or 0
+            job = PlannedJob(f"{name}.{len(jobs) + 1}", {}, follows)
+            groups[group].append(job)
+            jobs.append(job)
+        job.tasks[at] = spec
+        places[spec.run_id] = (job, at)
+        return job
+
     for spec in plan.specs:
-        need = plan.needs.get(spec.run_id)
+        need, behind = plan.needs.get(spec.run_id), leaving.get(spec.run_id)
         if need in places:
             parent, index = places[need]
-            draft = _free(drafts, "follows", parent, index, most)
-            draft.tasks[index] = spec
+            job = place(spec, f"follows {parent.name}", parent.name, index)
         else:
             # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
-            kind = f"waits for {need}" if need else "first" if spec.experiment in first_stage else "alone"
-            kind += " behind" if spec.run_id in leaving else ""
-            draft = _free(drafts, kind, None, None, most)
-            index = len(draft.tasks)
-            draft.tasks[index] = spec
-            if need:
-                draft.waits_for[queued[need]] = None
-        if spec.run_id in leaving:
-            draft.ends[leaving[spec.run_id]] = None
-        places[spec.run_id] = (draft, index)
-    return _named(drafts, name)
-
-
-def _free(drafts: list[_Draft], kind: str, parent: _Draft | None, index: int | None, most: int) -> _Draft:
-    """The first array of a kind and a parent that is not full and has no task of this index; adds one if none is."""
-    for draft in drafts:
-        free = index not in draft.tasks and len(draft.tasks) < most
-        if draft.kind == kind and draft.parent is parent and free:
-            return draft
-    drafts.append(_Draft(kind, parent))
-    return drafts[-1]
-
-
-def _named(drafts: list[_Draft], name: str) -> tuple[PlannedJob, ...]:
-    names = {id(d): f"{name}.{i}" if len(drafts) > 1 else name for i, d in enumerate(drafts, 1)}
-    return tuple(
-        PlannedJob(
-            name=names[id(draft)],
-            tasks=dict(sorted(draft.tasks.items())),
-            follows=names[id(draft.parent)] if draft.parent else None,
-            waits_for=tuple(draft.waits_for),
-            ends=tuple(draft.ends),
-        )
-        for draft in drafts
-    )
-
-
-def tables_job(jobs: Sequence[PlannedJob], queued: Sequence[str], name: str) -> PlannedJob:
-    """The last job of a submission: it makes the tables once every other has ended.
-
-    Args:
-        jobs: the others.
-        queued: tasks of earlier submissions, still in the queue, that belong to the same targets.
-        name: of the submission's jobs.
-    """
-    return PlannedJob(f"{name}.tables", {}, ends=(*(job.name for job in jobs), *queued))
+            group = f"waits for {need}" if need else "first" if spec.experiment in first_stage else "alone"
+            job = place(spec, f"{group} behind" if behind else group)
+            job.waits_for = (queued[need],) if need else ()
+        job.ends += (behind,) if behind else ()
+    for job in jobs:
+        job.tasks = dict(sorted(job.tasks.items()))
+        job.name = job.name if len(jobs) > 1 else name
+    return tuple(jobs)
 
 
 def dependency(job: PlannedJob, ids: Mapping[str, str]) -> str | None:

@@ -1,20 +1,97 @@
 """A cluster profile: the settings of one Slurm site, in ``slurm/clusters/<name>.yaml``."""
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from repro.errors import UserError, nearest
 from repro.launch.slurm import validation
+from repro.launch.slurm.validation import FOLDER, NAME
 from repro.paths import cluster_files
 from repro.yamls import read_yaml
 
-Check = Callable[[str, object], Any]  # takes a key and its value; returns the value or raises UserError
+NAMES = re.compile(f"{NAME.pattern}(,{NAME.pattern})*")
+OPTION = re.compile(r"--[a-z][a-z0-9-]+(=[A-Za-z0-9._@/&|*()\[\],:+=-]+)?")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+MOUNT = re.compile(r"/[A-Za-z0-9._@/+=~-]*:/[A-Za-z0-9._@/+=~-]*(:[a-z+]+)?")
+# What the batch scripts set themselves: a job with another REPRO_RUNS writes where `repro status` does not look.
+OWN_VARIABLE = re.compile(r"REPRO_\w*|PYTHONPATH|MASTER_PORT|MASTER_ADDR")
+# Options of sbatch that stand for one of the keys.
+KEYS = "account partition qos constraint reservation exclude mail_type mail_user mem time"
+# What the scripts and the other keys of a profile decide.
+OWN = {
+    "sbatch": "array chdir comment cpus-per-task dependency error export export-file gid gpus gpus-per-node "
+    "gpus-per-task input job-name kill-on-invalid-dep no-requeue nodes ntasks ntasks-per-node open-mode output "
+    "parsable requeue signal test-only uid wait wrap",
+    "srun": "chdir error export input kill-on-bad-exit multi-prog nodes ntasks ntasks-per-node output pty",
+}
 
 
-@dataclass(frozen=True)
-class Container:
+def like(pattern: re.Pattern[str] | str, example: str) -> AfterValidator:
+    """Text that matches a pattern whole, so that it can stand in a batch script.
+
+    Raises:
+        UserError: other text; names the key, and shows an example.
+    """
+    regex = re.compile(pattern)
+    return AfterValidator(lambda text, info: validation.matching(str(info.field_name), text, regex, example))
+
+
+def _option(word: str, info: ValidationInfo) -> str:
+    """An option of a command that the scripts do not set themselves."""
+    command = str(info.field_name)
+    if word.removeprefix("--").partition("=")[0] in OWN[command].split():
+        raise UserError(f"{command}: {word!r} is set by repro; the keys of a cluster profile decide it")
+    return validation.matching(command, word, OPTION, "--exclusive or --nice=100")
+
+
+def _setup(line: str) -> str:
+    """A shell line, written into the script unchanged; it sets no secret."""
+    if any(ord(c) < 32 and c != "\t" for c in line):
+        raise UserError(f"setup: {line!r} holds a line break or control character; write one line per item")
+    for name in re.findall(rf"({VARIABLE.pattern})=", line):
+        validation.refuse_secret_name("setup", name)
+    return line
+
+
+def _environment(variables: object) -> object:
+    """Names and values to export. Secrets are refused by name; the value is never repeated."""
+    if not isinstance(variables, dict):
+        return variables
+    for name, content in variables.items():
+        validation.refuse_secret_name("env", str(name))
+        if not VARIABLE.fullmatch(str(name)):
+            raise UserError(f"env: {name!r} is not a variable name; use letters, digits and _")
+        if OWN_VARIABLE.fullmatch(name):
+            raise UserError(
+                f"env sets {name}, which the job's script sets: set it in the shell you submit from; of a profile, "
+                "stall_s sets the limit of the watchdog, and `setup` activates the environment"
+            )
+        if isinstance(content, bool) or not isinstance(content, str | int | float):
+            raise UserError(f'env: {name} is neither text nor a number; write it in quotes, like {name}: "1"')
+        if "\0" in str(content) or "\n" in str(content):
+            raise UserError(f"env: {name} holds a line break or NUL; a variable's value is one line")
+    return {name: str(content) for name, content in variables.items()}
+
+
+class _Section(BaseModel):
+    """A mapping of a profile: unknown keys and values of another type are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Container(_Section):
     """The container of the ranks, run by pyxis.
 
     Attributes:
@@ -22,12 +99,11 @@ class Container:
         mounts: ``/from:/to[:flags]``, beside the suite's own folders, which are always mounted.
     """
 
-    image: str
-    mounts: tuple[str, ...] = ()
+    image: Annotated[str, like(r"[A-Za-z0-9/][A-Za-z0-9._@/+:#-]*", "hub.example#suite/torch:1.0")]
+    mounts: list[Annotated[str, like(MOUNT, "/scratch:/scratch or /home/me:/home/me:ro")]] = []
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(_Section):
     """A validated cluster profile; slurm/clusters/example.yaml explains each key.
 
     Attributes:
@@ -54,33 +130,33 @@ class Profile:
         sbatch, srun: further options of these commands.
     """
 
-    name: str
-    gpus_per_node: int
-    account: str | None = None
-    partition: str | None = None
-    qos: str | None = None
-    constraint: str | None = None
-    reservation: str | None = None
-    exclude: str | None = None
-    mail_type: str | None = None
-    mail_user: str | None = None
-    gpu_type: str | None = None
-    time: str = "24:00:00"
-    nodes: int = 1
-    tasks_per_node: int = 1
-    cpus_per_task: int = 1
-    mem: str | None = None
-    max_parallel: int | None = None
-    max_requeues: int = 20
-    warning_s: int = 120
-    stall_s: int | None = None
-    modules: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict)
-    stage_data: str | None = None
+    name: Annotated[str, like(NAME, "my-cluster")]
+    gpus_per_node: int = Field(ge=0)
+    account: Annotated[str, like(NAME, "my-project")] | None = None
+    partition: Annotated[str, like(NAMES, "gpu or gpu,long")] | None = None
+    qos: Annotated[str, like(NAME, "normal")] | None = None
+    constraint: Annotated[str, like(r"[A-Za-z0-9\[(][A-Za-z0-9._@/&|*()\[\],:-]*", "a100|h100")] | None = None
+    reservation: Annotated[str, like(NAMES, "course-2026")] | None = None
+    exclude: Annotated[str, like(r"[A-Za-z0-9][A-Za-z0-9._\[\],-]*", "cn7 or cn[3-4],cn9")] | None = None
+    mail_type: Annotated[str, like(NAMES, "END,FAIL")] | None = None
+    mail_user: Annotated[str, like(NAME, "me@example.org")] | None = None
+    gpu_type: Annotated[str, like(NAME, "a100")] | None = None
+    time: Annotated[str, like(validation.TIME, '"24:00:00" or "2-00:00:00"')] = "24:00:00"
+    nodes: int = Field(1, ge=1)
+    tasks_per_node: int = Field(1, ge=1)
+    cpus_per_task: int = Field(1, ge=1)
+    mem: Annotated[str, like(r"\d+[KMGT]?", "64G")] | None = None
+    max_parallel: int | None = Field(None, ge=1)
+    max_requeues: int = Field(20, ge=0)
+    warning_s: int = Field(120, ge=1)
+    stall_s: int | None = Field(None, ge=1)
+    modules: list[Annotated[str, like(r"[A-Za-z0-9][A-Za-z0-9._@/+-]*", "cuda/12.8")]] = []
+    setup: list[Annotated[str, AfterValidator(_setup)]] = []
+    env: Annotated[dict[str, str], BeforeValidator(_environment)] = {}
+    stage_data: Annotated[str, like(rf"\${VARIABLE.pattern}|{FOLDER.pattern}", "$TMPDIR")] | None = None
     container: Container | None = None
-    sbatch: tuple[str, ...] = ()
-    srun: tuple[str, ...] = ()
+    sbatch: list[Annotated[str, AfterValidator(_option)]] = []
+    srun: list[Annotated[str, AfterValidator(_option)]] = []
 
     @property
     def gpus(self) -> str | None:
@@ -93,88 +169,21 @@ class Profile:
         """Processes of one run."""
         return self.nodes * self.tasks_per_node
 
-
-def _text(pattern: re.Pattern[str], example: str) -> Check:
-    return lambda key, value: validation.matching(key, value, pattern, example)
-
-
-def _texts(pattern: re.Pattern[str], example: str) -> Check:
-    one = _text(pattern, example)
-    return lambda key, value: tuple(one(key, line) for line in validation.lines(key, value))
-
-
-def _whole(least: int) -> Check:
-    return lambda key, value: validation.count(key, value, least)
-
-
-def _stage(key: str, value: object) -> str:
-    if isinstance(value, str) and value.startswith("$") and validation.VARIABLE.fullmatch(value[1:]):
-        return value
-    return validation.matching(key, value, validation.FOLDER, "/local/scratch or $TMPDIR")
-
-
-_IMAGE = _text(validation.IMAGE, "hub.example#suite/torch:1.0")
-_MOUNTS = _texts(validation.MOUNT, "/scratch:/scratch or /home/me:/home/me:ro")
-
-
-def _container(key: str, value: object) -> Container:
-    if not isinstance(value, dict) or "image" not in value:
-        raise UserError(
-            f"{key}: {value!r} names no image; write container: {{image: /images/suite.sqsh, mounts: []}}"
-        )
-    _refuse_unknown(value, ("image", "mounts"), f"{key}: ")
-    image = _IMAGE("container image", value["image"])
-    return Container(image, _MOUNTS("container mounts", value.get("mounts") or []))
-
-
-CHECKS: dict[str, Check] = {
-    "account": _text(validation.NAME, "my-project"),
-    "partition": _text(validation.NAMES, "gpu or gpu,long"),
-    "qos": _text(validation.NAME, "normal"),
-    "constraint": _text(validation.CONSTRAINT, "h100 or a100|h100"),
-    "reservation": _text(validation.NAMES, "course-2026"),
-    "exclude": _text(validation.NODES, "cn7 or cn[3-4],cn9"),
-    "mail_type": _text(validation.NAMES, "END,FAIL"),
-    "mail_user": _text(validation.NAME, "me@example.org"),
-    "gpu_type": _text(validation.NAME, "a100"),
-    "time": validation.time_limit,
-    "nodes": _whole(1),
-    "gpus_per_node": _whole(0),
-    "tasks_per_node": _whole(1),
-    "cpus_per_task": _whole(1),
-    "mem": _text(validation.MEMORY, "64G"),
-    "max_parallel": _whole(1),
-    "max_requeues": _whole(0),
-    "warning_s": _whole(1),
-    "stall_s": _whole(1),
-    "modules": _texts(validation.MODULE, "cuda/12.8"),
-    "setup": validation.setup_lines,
-    "env": validation.environment,
-    "stage_data": _stage,
-    "container": _container,
-    "sbatch": validation.lines,
-    "srun": validation.lines,
-}
-# Options of sbatch that stand for one of these keys.
-KEYS = (
-    "account",
-    "partition",
-    "qos",
-    "constraint",
-    "reservation",
-    "exclude",
-    "mail_type",
-    "mail_user",
-    "mem",
-    "time",
-)
-# What the scripts and the other keys of a profile decide.
-OWN = {
-    "sbatch": "array chdir comment cpus-per-task dependency error export export-file gid gpus gpus-per-node "
-    "gpus-per-task input job-name kill-on-invalid-dep no-requeue nodes ntasks ntasks-per-node open-mode output "
-    "parsable requeue signal test-only uid wait wrap",
-    "srun": "chdir error export input kill-on-bad-exit multi-prog nodes ntasks ntasks-per-node output pty",
-}
+    @model_validator(mode="after")
+    def _fits(self) -> "Profile":
+        if self.gpus_per_node and self.tasks_per_node != self.gpus_per_node:
+            raise UserError(
+                f"tasks_per_node: {self.tasks_per_node} beside gpus_per_node: {self.gpus_per_node}; one rank runs on "
+                "each GPU, leave it out"
+            )
+        if self.gpu_type and not self.gpus_per_node:
+            raise UserError(f"gpu_type: {self.gpu_type!r} beside gpus_per_node: 0; leave it out")
+        if 3600 * validation.hours(self.time) <= self.warning_s:
+            raise UserError(
+                f"time: {self.time!r} leaves no time to train: a run is asked to save {self.warning_s} s before the "
+                'end (warning_s); give it more, like "24:00:00"'
+            )
+        return self
 
 
 def with_options(profile: Profile, sbatch: Sequence[str] = (), srun: Sequence[str] = ()) -> Profile:
@@ -183,25 +192,9 @@ def with_options(profile: Profile, sbatch: Sequence[str] = (), srun: Sequence[st
     Raises:
         UserError: a word that is no long option, or an option that the scripts set themselves.
     """
-    changed: dict[str, Any] = {}
-    further: dict[str, list[str]] = {"sbatch": [], "srun": []}
-    for command, word in (*(("sbatch", w) for w in sbatch), *(("srun", w) for w in srun)):
-        validation.matching(command, word, validation.OPTION, "--exclusive or --nice=100")
-        name, _, value = word[2:].partition("=")
-        if name in OWN[command].split():
-            raise UserError(f"{command}: {word!r} is set by repro; the keys of a cluster profile decide it")
-        if command == "sbatch" and (key := name.replace("-", "_")) in KEYS:
-            changed[key] = CHECKS[key](word, value)
-        else:
-            further[command].append(word)
-    changed |= {command: (*getattr(profile, command), *words) for command, words in further.items()}
-    result = replace(profile, **changed)
-    if 3600 * validation.hours(result.time) <= result.warning_s:
-        raise UserError(
-            f"time: {result.time!r} leaves no time to train: a run is asked to save {result.warning_s} s before the "
-            'end (warning_s); give it more, like "24:00:00"'
-        )
-    return result
+    known = profile.model_dump(exclude_unset=True)
+    options = {"sbatch": [*profile.sbatch, *sbatch], "srun": [*profile.srun, *srun]}
+    return parse_profile(profile.name, known | options)
 
 
 def load_profile(name: str) -> Profile:
@@ -226,28 +219,41 @@ def load_profile(name: str) -> Profile:
 
 def parse_profile(name: str, raw: object) -> Profile:
     """Validates the content of a profile file; see :func:`load_profile`."""
-    if not isinstance(raw, dict):
-        raise UserError(f"a profile is a mapping of {', '.join(CHECKS)}")
-    _refuse_unknown(raw, tuple(CHECKS))
-    values = {key: CHECKS[key](key, value) for key, value in raw.items() if value is not None}
-    if "gpus_per_node" not in values:
-        raise UserError("gpus_per_node is missing; write the number of GPUs of a node, 0 for a CPU profile")
-    gpus = values["gpus_per_node"]
-    if gpus and "tasks_per_node" in values:
-        raise UserError(
-            f"tasks_per_node: {values['tasks_per_node']!r} beside gpus_per_node: {gpus}; one rank runs on each GPU, "
-            "leave it out"
-        )
-    if gpus:
-        values["tasks_per_node"] = gpus
-    if "gpu_type" in values and not gpus:
-        raise UserError(f"gpu_type: {values['gpu_type']!r} beside gpus_per_node: 0; leave it out")
-    options = {command: values.pop(command, ()) for command in ("sbatch", "srun")}
-    name = validation.matching("profile name", name, validation.NAME, "my-cluster")
-    return with_options(Profile(name, **values), **options)
+    if not isinstance(raw, Mapping):
+        raise UserError(f"a profile is a mapping of {', '.join(Profile.model_fields)}")
+    given = {key: value for key, value in raw.items() if value is not None}
+    if given.get("gpus_per_node"):
+        given.setdefault("tasks_per_node", given["gpus_per_node"])
+    try:
+        return Profile.model_validate(_apart(given) | {"name": name})
+    except ValidationError as error:
+        raise UserError(_line(error)) from None
 
 
-def _refuse_unknown(raw: dict[str, Any], known: tuple[str, ...], place: str = "") -> None:
-    for key in raw:
-        if key not in known:
-            raise UserError(f"{place}unknown key {key!r}{nearest(str(key), known)}")
+def _apart(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a profile, with those options of ``sbatch`` as keys that stand for one."""
+    options = given.get("sbatch")
+    if not isinstance(options, list):
+        return given
+    keys, further = {}, []
+    for word in options:
+        name, _, value = str(word).partition("=")
+        key = name.removeprefix("--").replace("-", "_")
+        if name.startswith("--") and key in KEYS.split():
+            keys[key] = value
+        else:
+            further.append(word)
+    return given | keys | {"sbatch": further}
+
+
+def _line(error: ValidationError) -> str:
+    """The first of pydantic's errors in a line."""
+    first = error.errors()[0]
+    place = ".".join(part for part in first["loc"] if isinstance(part, str))
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    if first["type"] == "extra_forbidden":
+        known = Container.model_fields if "." in place else Profile.model_fields
+        return f"unknown key {place!r}{nearest(place.rpartition('.')[2], known)}"
+    remedy = "; write it in quotes" if first["type"] == "string_type" else ""
+    return f"{place}: {first['msg']}, not {first['input']!r:.80}{remedy}"

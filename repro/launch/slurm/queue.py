@@ -4,20 +4,18 @@ Only ``squeue`` and ``sacct`` are called, with our own formats and without the u
  (``SQUEUE_FORMAT``, ``SQUEUE_STATES``, ...), and for at most :data:`PATIENCE` seconds.
 """
 
-import getpass
 import os
 import re
 import secrets
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
 from repro.paths import runs_dir
 
 PATIENCE = 30.0  # seconds
-ASK_AT_ONCE = 200  # arrays in one call of sacct
 # Name and comment are text of the user's: with a separator drawn for each call they cannot break a line's parts.
 _FIELDS = (
     "ArrayJobID", "ArrayTaskID", "State", "Reason", "RestartCnt", "TimeLeft", "StartTime", "Name", "Comment",
@@ -79,8 +77,6 @@ def in_queue() -> dict[str, Queued]:
     form = ",".join(f"{field}:{mark}" for field in _FIELDS)
     words = ["squeue", "--noheader", "--array", "--all", "-O", form]
     done = call_slurm(words if is_shared() else [*words, "--me"])
-    if done.returncode and "option" in done.stderr:  # before 20.02
-        done = call_slurm([*words, f"--user={getpass.getuser()}"])
     if done.returncode:
         raise UserError(
             f"squeue failed: {complaint(done)}; is this a login node of the cluster, with SLURM_CONF set if it needs "
@@ -91,23 +87,21 @@ def in_queue() -> dict[str, Queued]:
 
 def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
     """Parses squeue's output. A record ends after its last mark, not with the line: comments may hold newlines."""
-    parts = text.split(mark)
+    parts = ["" if part.strip() in _NOTHING else part.strip() for part in text.split(mark)]
     for i in range(0, len(parts) - len(_FIELDS), len(_FIELDS)):
         array, index, state, reason, restarts, left, start, name, comment = parts[i : i + len(_FIELDS)]
-        array = array.strip().rpartition("\n")[2].strip()  # headings of several clusters stand before it
-        if not array.isdigit():
-            continue
-        index = index.strip()
-        yield Queued(
-            job=f"{array}_{index}" if index.isdigit() else array,
-            state=state.strip().upper(),
-            reason="" if reason.strip() in _NOTHING else reason.strip(),
-            restarts=int(restarts) if restarts.strip().isdigit() else None,
-            time_left=left.strip(),
-            comment="" if comment.strip() in _NOTHING else comment.strip(),
-            start=None if start.strip() in _NOTHING else start.strip(),
-            name=name.strip(),
-        )
+        array = array.rpartition("\n")[2].strip()  # headings of several clusters stand before it
+        if array.isdigit():
+            yield Queued(
+                job=f"{array}_{index}" if index.isdigit() else array,
+                state=state.upper(),
+                reason=reason,
+                restarts=int(restarts) if restarts.isdigit() else None,
+                time_left=left,
+                comment=comment,
+                start=start or None,
+                name=name,
+            )
 
 
 def release(job: str) -> bool:
@@ -115,66 +109,34 @@ def release(job: str) -> bool:
     return call_slurm(["scontrol", "release", job]).returncode == 0
 
 
-def history(jobs: Sequence[str]) -> dict[str, str]:
+def history(jobs: Iterable[str]) -> dict[str, str]:
     """The last known states of tasks, by task, as ``sacct`` has them: ``COMPLETED``, ``CANCELLED``, ``TIMEOUT``, ...
 
     Args:
         jobs: ``12_0`` or ``12``. Asked for by array, since sacct keeps tasks that never started as ``12_[3-9]``.
 
     Returns:
-        States without additions (``CANCELLED by 0`` is ``CANCELLED``); ``PENDING`` for a task that is missing
-        from an array which sacct knows: it never started, and was cancelled if it is not in the queue. Tasks of
+        States without additions (``CANCELLED by 0`` is ``CANCELLED``); ``PENDING`` for a task without a line of its
+        own in an array which sacct knows: it never started, and was cancelled if it is not in the queue. Tasks of
         which sacct knows nothing are left out; so are all where it is missing or broken.
     """
-    requested = set(jobs)
-    arrays = sorted({job.partition("_")[0] for job in jobs if re.fullmatch(r"\d+(_\d+)?", job)}, key=int)
-    states: dict[str, str] = {}
-    for i in range(0, len(arrays), ASK_AT_ONCE):
-        words = ["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(arrays[i : i + ASK_AT_ONCE])]
-        try:
-            done = call_slurm(words)
-        except UserError:
-            return states
-        if done.returncode:
-            return states
-        answer = _parse_history(done.stdout)
-        states |= {job: state for job, state in answer.items() if job in requested}
-        known = {job.partition("_")[0] for job in answer}
-        states |= {
-            job: "PENDING"
-            for job in requested - states.keys()
-            if "_" in job and job.partition("_")[0] in known
-        }
-    return states
+    named = [job for job in jobs if re.fullmatch(r"\d+(_\d+)?", job)]
+    arrays = sorted({array_of(job) for job in named}, key=int)
+    if not arrays:
+        return {}
+    try:
+        done = call_slurm(["sacct", "-X", "-n", "-P", "-o", "JobID,State", "-j", ",".join(arrays)])
+    except UserError:
+        return {}
+    lines = [line.strip().split("|") for line in done.stdout.splitlines()] if not done.returncode else []
+    states = {line[0]: line[1].split()[0].rstrip("+").upper() for line in lines if len(line) == 2 and line[1]}
+    known = {array_of(job) for job in states}
+    return {job: states.get(job, "PENDING") for job in named if array_of(job) in known}
 
 
-def _parse_history(text: str) -> dict[str, str]:
-    """Parses sacct's output; a task's own line takes precedence over that of the range it once waited in."""
-    ranges: dict[str, str] = {}
-    single: dict[str, str] = {}
-    for line in text.splitlines():
-        job, _, status = line.strip().partition("|")
-        words = status.split()
-        if not words:
-            continue
-        state = words[0].rstrip("+").upper()
-        if "[" in job:
-            ranges.update(dict.fromkeys(_expand(job), state))
-        else:
-            single[job] = state
-    return ranges | single
-
-
-def _expand(job: str) -> Iterator[str]:
-    """``12_[0-4:2,7%3]`` → ``12_0``, ``12_2``, ``12_4``, ``12_7``."""
-    match = re.fullmatch(r"(\d+)_\[([\d,:-]*)(%\d+)?\]", job)
-    if not match:
-        return
-    for piece in match[2].split(","):
-        limits = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", piece)
-        if limits:
-            first, last, step = int(limits[1]), int(limits[2] or limits[1]), int(limits[3] or 1)
-            yield from (f"{match[1]}_{i}" for i in range(first, last + 1, max(step, 1)))
+def array_of(job: str) -> str:
+    """The number of a task's array: ``12_0`` → ``12``."""
+    return job.partition("_")[0]
 
 
 def call_slurm(

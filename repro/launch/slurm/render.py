@@ -5,15 +5,14 @@ Everything that comes from a profile, a recipe or the environment is either rest
 a profile's ``setup``, which is shell code.
 """
 
-import os
-import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import jinja2
 
 from repro.errors import UserError
 from repro.launch.slurm import validation
@@ -23,13 +22,8 @@ from repro.launch.targets import RunSpec
 from repro.paths import SHARED, data_dir, results_dir, runs_dir, trials_dir
 from repro.seeds import show_ranges
 
-if TYPE_CHECKING:
-    import jinja2
-
 # What the profile decides: stated once, there.
 DERIVED = ("trainer.num_nodes", "trainer.devices", "trainer.accelerator", "trainer.strategy")
-_CONDITION = r"[a-z]+(:(\d+(_\d+)?|<id of job \d+>))+"
-_DEPENDENCY = re.compile(f"{_CONDITION}(,{_CONDITION})*")
 
 
 @dataclass(frozen=True)
@@ -70,7 +64,6 @@ def render_script(
     profile: Profile,
     places: Places,
     dependency: str | None = None,
-    remark: str | None = None,
     flags: Sequence[str] = (),
     rank: str = "",
 ) -> str:
@@ -81,7 +74,6 @@ def render_script(
         profile: the cluster.
         places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
         dependency: what it waits for, in Slurm's words or with placeholders.
-        remark: the user's comment.
         flags: of `repro run`, beside the settings.
         rank: Python code of a rank on each node, for a job without runs.
 
@@ -94,8 +86,8 @@ def render_script(
     name = validation.job_name(job.name)
     script = _template(f"{template}.sbatch.j2").render(
         job_name=name,
-        comment=_comment(places.submission.name, name, remark),
-        dependency=_dependency(dependency),
+        comment=f"repro:{places.submission.name}:{name}",  # identifies a job in the queue whose id was lost
+        dependency=dependency,
         profile=profile,
         container=profile.container,
         strategy="ddp" if profile.ranks > 1 else "auto",
@@ -111,21 +103,7 @@ def render_script(
     return script
 
 
-def _comment(submission: str, name: str, remark: str | None) -> str:
-    """Identifies a job in the queue whose id was lost; the user's comment follows it."""
-    comment = f"repro:{submission}:{name}"
-    return comment if remark is None else f'"{comment} {validation.remark(remark)}"'
-
-
-def _dependency(value: str | None) -> str | None:
-    if value is not None and not _DEPENDENCY.fullmatch(value):
-        raise UserError(f"dependency: {value!r} is none that Slurm knows; submit again")
-    return value
-
-
-def _template(name: str) -> "jinja2.Template":
-    import jinja2  # here, to keep `repro --help` quick
-
+def _template(name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(SHARED / "slurm"),
         undefined=jinja2.StrictUndefined,
@@ -190,14 +168,7 @@ def check_syntax(script: str) -> None:
     bash = shutil.which("bash")
     if bash is None:
         return
-    result = subprocess.run(
-        [bash, "-n"],
-        input=script.encode(),
-        env={"PATH": os.defpath},
-        capture_output=True,
-        check=False,
-        timeout=30,
-    )
+    result = subprocess.run([bash, "-n"], input=script.encode(), capture_output=True, check=False)
     if result.returncode:
         complaint = (result.stderr.decode(errors="replace").strip().splitlines() or ["no message"])[0]
         raise UserError(f"bash cannot parse the script: {complaint}; look at `setup` of the cluster profile")

@@ -53,12 +53,11 @@ def submit_script(script: Path, profile: Profile) -> int:
     """
     done = call_slurm(["sbatch", "--parsable", str(script)], environment(profile, os.environ), PATIENCE)
     number = done.stdout.strip().rpartition("\n")[2].partition(";")[0]
-    if done.returncode == 0 and number.isdigit():
-        return int(number)
-    reason = complaint(done)
-    if done.returncode == 0:
-        raise Unanswered(f"sbatch: {reason}")
-    raise _refusal(reason, profile)
+    if done.returncode:
+        raise _refusal(complaint(done), profile)
+    if not number.isdigit():
+        raise Unanswered(f"sbatch: {complaint(done)}")
+    return int(number)
 
 
 def _refusal(reason: str, profile: Profile) -> UserError:

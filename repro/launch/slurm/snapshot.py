@@ -18,7 +18,6 @@ from repro.source import SNAPSHOT_FACTS, git, release, state
 
 FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
 SINGLE_FILES = () if INSTALLED else ("pyproject.toml", "requirements.lock")
-CHANGES = "changes.diff"
 LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
 
@@ -26,7 +25,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     """Reads the content of a snapshot into memory.
 
     Returns:
-        The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` and :data:`CHANGES` included; and the facts:
+        The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` included; and the facts:
         ``commit`` (None where git does not say), ``dirty`` (whether the sources differ from it) and, of an installed
         wheel, ``release``.
 
@@ -49,9 +48,6 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     facts: dict[str, object] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
     if wheel := release(PROJECT):
         facts["release"] = wheel
-    changes = git(PROJECT, "diff", "--binary", "HEAD", "--", *FOLDERS, *SINGLE_FILES)
-    if changes and commit is not None:
-        files[CHANGES] = changes
     for name, data in files.items():
         refuse_secrets(name, data)
     files[SNAPSHOT_FACTS] = (json.dumps(facts) + "\n").encode()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from repro.events import is_fresh, moment, status
 from repro.files import lock
@@ -33,7 +34,7 @@ _NEVER = (
 FINAL = (*_ENDED_AS, "COMPLETED")
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunFacts:
     """The known facts of a run.
 
@@ -49,7 +50,7 @@ class RunFacts:
     """
 
     entry: RunEntry
-    status: Mapping[str, object]
+    status: Mapping[str, Any]
     recorded: datetime | None
     job: str | None
     queue_known: bool = True
@@ -58,7 +59,7 @@ class RunFacts:
     cancelled: str | None = None
 
     @property
-    def own(self) -> Mapping[str, object]:
+    def own(self) -> Mapping[str, Any]:
         """The status if this job wrote it, not an earlier one."""
         return self.status if self.status.get("job") == self.job else {}
 
@@ -75,7 +76,6 @@ def gather(entry: RunEntry) -> RunFacts:
     except OSError:
         recorded = None
     job = facts.get("job")
-    job = job if isinstance(job, str) else None
     submitted, updated = entry.submitted, moment(facts.get("updated"))
     later = updated is not None and (submitted is None or updated > submitted)
     return RunFacts(entry, facts, recorded, job if later else entry.job_id)

@@ -66,6 +66,7 @@ class Submission:
         commit: of the snapshot, or None.
         dirty: whether the snapshot differs from that commit.
         jobs: in the order of submission.
+        gpus: of each run; None where an earlier version submitted it.
     """
 
     name: str
@@ -74,15 +75,11 @@ class Submission:
     commit: str | None
     dirty: bool | None
     jobs: tuple[Job, ...]
+    gpus: int | None = None
 
     @property
     def folder(self) -> Path:
         return ledger_dir() / self.name
-
-    def log(self, job: Job, task: ArrayTask | None = None) -> Path:
-        """The file of a task's output; all attempts append to it."""
-        index = "" if task is None else f"_{task.index}"
-        return self.folder / "logs" / f"{job.job_id}{index}.log"
 
 
 def ledger_dir() -> Path:
@@ -108,18 +105,14 @@ def read_submissions() -> list[Submission]:
 def _read(path: Path) -> Submission:
     try:
         raw: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        raw["jobs"] = tuple(
-            Job(
-                **{
-                    **job,
-                    "after": tuple(job["after"]),
-                    "tasks": tuple(ArrayTask(**task) for task in job["tasks"]),
-                }
-            )
-            for job in raw["jobs"]
-        )
+        raw["jobs"] = tuple(map(_job, raw["jobs"]))
         return Submission(**raw)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is not an entry of the ledger ({error}); move it away to continue without it"
         ) from None
+
+
+def _job(raw: dict[str, Any]) -> Job:
+    tasks = tuple(ArrayTask(**task) for task in raw["tasks"])
+    return Job(**{**raw, "after": tuple(raw["after"]), "tasks": tasks})

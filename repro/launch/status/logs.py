@@ -1,5 +1,6 @@
 """``repro logs``: the log of a run's job, while it is written or afterwards, or a run's events."""
 
+import contextlib
 import os
 import re
 import time
@@ -15,19 +16,15 @@ from repro.paths import runs_dir
 
 POLL = 0.5  # seconds between two looks at the file
 ASK_EVERY = 20  # looks between two questions to squeue
-# Colours and cursor movements; window titles and links, which end with BEL or ESC \ on the same line; the rest.
-_ESCAPE = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-Z\\`-~]|[\x80-\x9f]"
-)
-_CONTROL = {code: None for code in (*range(32), 127) if chr(code) not in "\t\n\r"}
+# Colours and cursor movements, and other control characters but tab, newline and return.
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 Writer = Callable[[str], object]
-Alive = Callable[[], bool | None]
 
 
 def clean(data: bytes) -> str:
     """Bytes as text without terminal commands: of control characters only tab, newline and return are kept."""
-    return _ESCAPE.sub("", data.decode("utf-8", "replace")).translate(_CONTROL)
+    return _CONTROL.sub("", data.decode("utf-8", "replace"))
 
 
 class Tail:
@@ -78,15 +75,15 @@ def choose(word: str, scale: str | None = None, seed: int | None = None) -> tupl
     if not matches:
         kind = "".join([f" at scale {scale}" if scale else "", "" if seed is None else f" with seed {seed}"])
         raise UserError(f"{word} has no run{kind}; `repro status {word}` shows what there is")
+    runs = len({entry.run for entry in matches})
     logged = [entry for entry in matches if entry.log is not None]
-    if not logged:
-        run = matches[0].run or word
-        if any(entry.submission for entry in matches):
-            raise UserError(f"{run} is being submitted, or Slurm did not take it; `repro submit` tries again")
-        return matches[0], len({entry.run for entry in matches})
-    last = max(entry.submission.name for entry in logged if entry.submission)
-    newest = [entry for entry in logged if entry.submission and entry.submission.name == last]
-    return newest[0], len({entry.run for entry in matches})
+    if logged:
+        newest = logged[-1].submission
+        return next(entry for entry in logged if entry.submission == newest), runs
+    if any(entry.submission for entry in matches):
+        name = matches[0].run or word
+        raise UserError(f"{name} is being submitted, or Slurm did not take it; `repro submit` tries again")
+    return matches[0], runs
 
 
 def log_of(entry: RunEntry) -> Path:
@@ -106,10 +103,9 @@ def log_of(entry: RunEntry) -> Path:
 def is_queued(entry: RunEntry) -> bool | None:
     """Whether the task is in the queue; None where the queue cannot be read."""
     try:
-        queued = in_queue().get(entry.job_id or "")
+        return entry.task_in(in_queue()) is not None
     except UserError:
         return None
-    return queued is not None and entry.owns(queued)
 
 
 def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
@@ -154,36 +150,29 @@ def follow(
     entry: RunEntry,
     write: Writer,
     lines: int | None = None,
-    alive: Alive | None = None,
     pause: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Writes a task's log as it grows, until the task has left the queue or Ctrl-C.
+    """Writes a task's log as it grows, until the task is known to have left the queue, or Ctrl-C.
 
     Args:
         entry: the task.
         write: takes text.
         lines: how many of the existing lines are written; None: all.
-        alive: whether the task is in the queue; returns None where the queue cannot be read, which counts as yes.
         pause: waits; replaced by tests.
 
     Raises:
         ReproError: as :func:`print_log`.
     """
-    tail, alive = Tail(log_of(entry), lines), alive or (lambda: is_queued(entry))
-    looks, exists = 0, False
-    try:
-        while looks % ASK_EVERY or alive() is not False:
-            text = tail.read()
-            if text is None and not looks:
-                write(f"{entry.job_id}: queued, no output yet\n")
-            exists = exists or text is not None
-            write(text or "")
+    tail = Tail(log_of(entry), lines)
+    if not tail.path.exists():
+        write(f"{entry.job_id}: queued, no output yet\n")
+    looks = 0
+    with contextlib.suppress(KeyboardInterrupt):
+        while looks % ASK_EVERY or is_queued(entry) is not False:
+            write(tail.read() or "")
             looks += 1
             pause(POLL)
         pause(POLL)  # what a node wrote last may take a moment to be seen here
-        text = tail.read(last=True)
-    except KeyboardInterrupt:
-        return
-    write(text or "")
-    if text is None and not exists:
-        require_log_to_come(entry)
+        write(tail.read(last=True) or "")
+        if not tail.path.exists():
+            require_log_to_come(entry)

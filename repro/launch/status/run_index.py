@@ -62,17 +62,18 @@ class RunEntry:
 
     @property
     def log(self) -> Path | None:
-        if self.submission is None or self.job is None or self.job.job_id is None:
+        """The file of the task's output, to which all attempts append; None where there is no task."""
+        if self.submission is None or self.job_id is None:
             return None
-        return self.submission.log(self.job, self.task)
+        return self.submission.folder / "logs" / f"{self.job_id}.log"
 
-    def owns(self, queued: Queued) -> bool:
-        """Whether a task of the queue is this one: another cluster's may bear the same number."""
-        if self.job_id != queued.job or self.submission is None or self.job is None:
-            return False
-        if queued.comment:
-            return self.submission.name in queued.comment
-        return queued.name == self.job.name  # some sites remove comments
+    def task_in(self, queue: Mapping[str, Queued]) -> Queued | None:
+        """Its task in the queue. Another cluster's may bear the same number: the comment or the name tells."""
+        task = queue.get(self.job_id or "")
+        if task is None or self.submission is None or self.job is None:
+            return None
+        mine = self.submission.name in task.comment if task.comment else task.name == self.job.name
+        return task if mine else None  # by its name where the site removes comments
 
 
 def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:

@@ -4,29 +4,20 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from repro.errors import UserError, nearest
 from repro.events import age, moment
 from repro.launch.slurm import queue as slurm
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.job_state import (
-    ENDED,
-    FINAL,
-    UNDER_WAY,
-    RunFacts,
-    explain,
-    gather,
-    judge,
-)
+from repro.launch.status.job_state import ENDED, FINAL, UNDER_WAY, RunFacts, explain, gather, judge
 from repro.launch.status.ledger import Submission
 from repro.launch.status.run_index import everything, newest, select
-from repro.launch.status.usage import gpus_of, usage
+from repro.paths import runs_dir
+from repro.record import RECORD_FILE
 
-CANCELLED_FILE = (
-    "cancelled.json"  # beside submission.json: the tasks that `repro cancel` took out of the queue
-)
+CANCELLED_FILE = "cancelled.json"  # beside submission.json: tasks that `repro cancel` took out of the queue
 SHOWN_DAYS = 7  # runs that ended longer ago are left out of the table of all runs
 _ORDER = ("training", "testing", "starting", "ending", "suspended", "requeued", "queued", "submitted", *ENDED)
 
@@ -136,7 +127,9 @@ def survey(targets: Sequence[str] = (), old_too: bool = False, states: Sequence[
     gathered = [gather(entry) for entry in newest(entries) if entry.run in meant]
     if not unnumbered and any((e.job or e.entry.job_id) and not e.recorded for e in gathered):
         queue = _ask_queue(notes)
-    rows = [_row(facts, judge(facts)) for facts in _account(_attach(gathered, queue))]
+    _attach(gathered, queue)
+    _account(gathered)
+    rows = [_row(facts, judge(facts)) for facts in gathered]
     rows.sort(key=lambda row: (_ORDER.index(row.state) if row.state in _ORDER else 0, _natural(row.run)))
     rows = [row for row in rows if row.state in states] if states else rows
     listed = rows if targets or old_too else [row for row in rows if not _is_old(row)]
@@ -151,38 +144,28 @@ def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
         return None
 
 
-def _attach(gathered: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> list[RunFacts]:
+def _attach(gathered: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> None:
     """Adds to each run its task in the queue, preferably the last submission's."""
-    if queue is None:
-        return [replace(facts, queue_known=False) for facts in gathered]
-    attached = []
     for facts in gathered:
-        entry, job = facts.entry, facts.job
-        submitted, reported = queue.get(entry.job_id or ""), queue.get(job or "")
-        if submitted and entry.owns(submitted):
-            attached.append(replace(facts, job=entry.job_id, queued=submitted))
-        elif reported and job != entry.job_id:
-            attached.append(replace(facts, queued=reported))
-        else:
-            attached.append(facts)
-    return attached
+        if queue is None:
+            facts.queue_known = False
+            continue
+        if submitted := facts.entry.task_in(queue):
+            facts.job, facts.queued = submitted.job, submitted
+        elif facts.job != facts.entry.job_id:
+            facts.queued = queue.get(facts.job or "")
 
 
-def _account(gathered: Sequence[RunFacts]) -> list[RunFacts]:
+def _account(gathered: Sequence[RunFacts]) -> None:
     """Adds to each run whose task has left the queue how the task ended."""
-    gone = [e.job for e in gathered if e.job and not e.queued and not e.recorded]
-    ends = slurm.history(gone) if gone else {}
+    ends = slurm.history([e.job for e in gathered if e.job and not e.queued and not e.recorded])
     submissions = {e.entry.submission.name: e.entry.submission for e in gathered if e.entry.submission}
     ended = {job: time for submission in submissions.values() for job, time in cancelled(submission).items()}
-    accounted = []
     for facts in gathered:
-        job = facts.job or ""
-        if facts.queued is None and job:
-            facts = replace(facts, ended=ends.get(job), cancelled=ended.get(job))
+        if facts.job and not facts.queued:
+            facts.ended, facts.cancelled = ends.get(facts.job), ended.get(facts.job)
             if facts.cancelled and facts.ended not in FINAL:  # no sacct, or it lags behind
-                facts = replace(facts, ended="CANCELLED")
-        accounted.append(facts)
-    return accounted
+                facts.ended = "CANCELLED"
 
 
 def cancelled(submission: Submission) -> dict[str, str]:
@@ -198,48 +181,58 @@ def _row(facts: RunFacts, state: str) -> RunState:
     status, queued, entry = facts.status, facts.queued, facts.entry
     own = facts.own or (status if facts.recorded else {})
     moving = own if state in UNDER_WAY else {}
-    attempt = _whole(status.get("attempt"))
+    attempt = status.get("attempt")
     counts = [n for n in (attempt and attempt - 1, queued.restarts if queued else None) if n is not None]
     waits = queued is not None and state in ("queued", "requeued")
     recorded = facts.recorded.strftime("%Y-%m-%dT%H:%M:%SZ") if facts.recorded else None
     times = (status.get("updated") or recorded, facts.cancelled)
-    wall_s, gpu_hours = usage(facts)
+    gpus = entry.submission.gpus if entry.submission else None
+    wall_s, gpu_hours = usage(facts, gpus)
     return RunState(
         run=entry.run,
         state=state,
         reason=queued.reason if queued and waits else "",
         job=facts.job,
-        step=_whole(status.get("step")),
-        max_steps=_whole(status.get("max_steps")),
+        step=status.get("step"),
+        max_steps=status.get("max_steps"),
         loss=_number(own.get("train/loss")),
-        tokens=_whole(status.get("tokens")),
+        tokens=status.get("tokens"),
         tokens_per_s=_number(moving.get("train/tokens_per_s")),
         lr=_number(own.get("train/lr")),
         seconds_left=_number(moving.get("seconds_left")),
         restarts=max(counts, default=None),
         limit_left=queued.time_left if queued and not waits else None,
         start=queued.start if queued and waits else None,
-        resumed_from=_whole(own.get("resumed_from")),
+        resumed_from=own.get("resumed_from"),
         wandb_url=str(status["wandb_url"]) if status.get("wandb_url") else None,
         message=explain(facts, state),
         updated=max(str(time or "") for time in times) or None,
         silent_s=age(status) if moving else None,
         submission=entry.submission.name if entry.submission else None,
-        gpus=gpus_of(entry),
+        gpus=gpus,
         wall_s=wall_s,
         gpu_hours=gpu_hours,
     )
+
+
+def usage(facts: RunFacts, gpus: int | None) -> tuple[float | None, float | None]:
+    """Returns the seconds of training so far, over all attempts, and the GPU hours; None where unknown."""
+    if facts.recorded:
+        try:
+            raw = json.loads((runs_dir() / facts.entry.run / RECORD_FILE).read_text(encoding="utf-8"))
+            return float(raw["wall_seconds"]), float(raw["gpu_hours"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None, None
+    tokens, speed = _number(facts.status.get("tokens")), _number(facts.status.get("train/tokens_per_s"))
+    if tokens is None or not speed:
+        return None, None
+    return tokens / speed, None if gpus is None else tokens / speed / 3600 * gpus
 
 
 def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) else None
-
-
-def _whole(value: object) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
 
 
 def _natural(run: str) -> list[int | str]:

@@ -1,6 +1,5 @@
 """The summary of ``repro status``: counts of runs by state, GPU hours, and when the last run may end."""
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -111,12 +110,8 @@ def _expected(experiment: str, scale: str) -> float | None:
 
 
 def _last_end(running: Sequence[float | None], queued: Sequence[float | None]) -> float | None:
-    """Seconds until all have ended: a queued run begins when another ends. None where nothing moves or is known."""
+    """Seconds until all have ended, if as many run at a time as now. None where nothing moves or is known."""
     known = [seconds for seconds in (*running, *queued) if seconds is not None]
     if not known or len(known) < len(running) + len(queued):
         return None
-    ends = known[: len(running)] or [0.0]
-    heapq.heapify(ends)
-    for seconds in known[len(running) :]:
-        heapq.heapreplace(ends, ends[0] + seconds)
-    return max(ends)
+    return max(*known, sum(known) / max(len(running), 1))

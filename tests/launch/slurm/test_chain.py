@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro.errors import UserError
-from repro.launch.slurm.chain import Needed, PlannedJob, arrange, dependency, needed, tables_job
+from repro.launch.slurm.chain import Needed, PlannedJob, arrange, dependency, needed
 from repro.launch.targets import RunSpec, prerequisite, resolve_targets
 from tests.launch.conftest import World, named
 
@@ -139,13 +139,6 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
         start: object = {"gamma/c": "alpha/bsae", "gamma/d": ["alpha/base"]}[experiment]
         with pytest.raises(UserError, match=output):
             needed([replace(spec, start_from=start)], {})  # type: ignore[arg-type]
-
-
-def test_the_tables_come_last(staged: World) -> None:
-    jobs = plan(["gamma/tuned"], [1])
-    last = tables_job(jobs, ["5_1"], "x")
-    assert (last.name, last.tasks) == ("x.tables", {})
-    assert dependency(last, {"x.1": "12", "x.2": "13"}) == "afterany:12:13:5_1"
 
 
 def test_nothing_to_do(staged: World) -> None:

@@ -25,14 +25,9 @@ def profile(**changes: Any) -> Profile:
 
 
 def render(
-    runs: list[RunSpec],
-    profile: Profile,
-    places: Places,
-    name: str = "x",
-    dependency: str | None = None,
-    remark: str | None = None,
+    runs: list[RunSpec], profile: Profile, places: Places, name: str = "x", dependency: str | None = None
 ) -> str:
-    return render_script(PlannedJob(name, dict(enumerate(runs))), profile, places, dependency, remark)
+    return render_script(PlannedJob(name, dict(enumerate(runs))), profile, places, dependency)
 
 
 def bash_parses(script: str) -> bool:
@@ -179,11 +174,6 @@ def test_a_job_waits(world: World, places: Places, value: str) -> None:
     assert "--kill-on-invalid-dep=yes" in result
     assert bash_parses(render([spec()], profile(), places, dependency=value))
     assert not [d for d in directives(render([spec()], profile(), places)) if "dep" in d]
-
-
-def test_a_remark_stands_in_the_comment(world: World, places: Places) -> None:
-    result = directives(render([spec()], profile(), places, remark="zweiter Versuch, wärmer!"))
-    assert '--comment="repro:20260102T030405Z-abcdef:x zweiter Versuch, wärmer!"' in result
 
 
 def test_settings_are_arguments_of_each_run(world: World, places: Places) -> None:

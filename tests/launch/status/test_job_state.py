@@ -222,14 +222,14 @@ def test_a_job_that_can_never_start_says_so(submitted: Submission, slurm: FakeSl
 def test_the_last_words_of_the_log_are_the_cause(
     submitted: Submission, slurm: FakeSlurm, ended: str, log: str, parts: list[str]
 ) -> None:
-    submitted.log(submitted.jobs[0], submitted.jobs[0].tasks[0]).write_text(log)
+    (submitted.folder / "logs" / "12_0.log").write_text(log)
     slurm.accounts(j12_0=ended)
     assert [part for part in parts if part not in only().message] == []
 
 
 def test_the_limit_of_requeues_is_named(submitted: Submission, slurm: FakeSlurm) -> None:
     write_status(state="requeue", age=500, step=7, resumed_from=3)
-    log = submitted.log(submitted.jobs[0], submitted.jobs[0].tasks[0])
+    log = submitted.folder / "logs" / "12_0.log"
     log.write_text("not requeued: max_requeues is 5; submit again to resume\n")
     slurm.accounts(j12_0="FAILED")
     assert only().message.startswith("it saved itself and was not requeued (not requeued: max_requeues is 5;")

@@ -112,8 +112,10 @@ def test_a_foreign_job_of_that_number_is_not_ours(
 ) -> None:
     slurm.submit("20260102T000000Z-bb", 8, run_id(1))
     entry = everything()[0]
-    assert entry.owns(Queued("8_0", "PENDING", "", 0, "", comment, None, name)) is mine
-    assert not entry.owns(Queued("8_1", "PENDING", "", 0, "", "20260102T000000Z-bb", None, "job"))
+    task = Queued("8_0", "PENDING", "", 0, "", comment, None, name)
+    other = Queued("8_1", "PENDING", "", 0, "", "20260102T000000Z-bb", None, "job")
+    assert entry.task_in({"8_0": task, "8_1": other}) == (task if mine else None)
+    assert entry.task_in({"8_1": other}) is None
 
 
 def test_only_folders_of_runs_are_runs(world: World, slurm: FakeSlurm) -> None:

@@ -1,12 +1,12 @@
 """All runs in a few numbers: counts, GPU hours, and when the last may end."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import pytest
 
-from repro.launch.status.ledger import Submission
+from repro.launch.status.ledger import Submission, write_submission
 from repro.launch.status.state import RunState, survey
 from repro.launch.status.summary import summarise
 from tests.launch.conftest import World
@@ -70,8 +70,7 @@ def test_what_nothing_tells_is_unknown(world: World) -> None:
 
 def test_a_row_knows_its_gpus_and_their_hours(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.queue(queued("12_0", "RUNNING", MINE))
-    script = submitted.folder / submitted.jobs[0].script
-    script.write_text("#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gpus-per-node=4\n")
+    write_submission(replace(submitted, gpus=8))
     folder = write_status(tokens=7200, **{"train/tokens_per_s": 2.0})
     row = only()
     assert (row.gpus, row.wall_s, row.gpu_hours) == (8, HOUR, 8.0)
