@@ -6,7 +6,6 @@ import sys
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, completed
-from repro.cli.cost import cost_of_plan
 from repro.cli.runs import ACCEPT, SEEDS, add_grid, complete_experiments, parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
@@ -45,9 +44,6 @@ def register(verbs: Verbs) -> None:
     submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
-    )
-    submit.add_argument(
-        "--cost", action="store_true", help="with --dry-run: a line of what `repro cost` counts; loads torch"
     )
     submit.add_argument("--json", action="store_true", help="one object for each run")
     submit.set_defaults(handler=submit_runs, overrides=[])
@@ -88,13 +84,10 @@ def submit_point(args: argparse.Namespace) -> None:
         plan, summary = dry_run(request, require_runnable)
         scripts = "\n".join(plan.script(job) for job in plan.jobs)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else scripts, end="")
-        counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
         notices = ["dry run: nothing was submitted"] if plan.jobs else []
-        for line in (*summary, *counted, *notices):
+        for line in (*summary, *notices):
             print(line, file=sys.stderr)
         return
-    if args.cost:
-        raise UserError("--cost goes with --dry-run")
     out = sys.stderr if args.json else sys.stdout
     plan, entry = submit(request, lambda line: print(line, file=out), require_runnable)
     if args.json:

@@ -14,9 +14,6 @@ from repro.recipe import SCALES, load_recipe
 
 if TYPE_CHECKING:
     from repro.experiment.costs.estimate import Cost
-    from repro.launch.plan import Plan
-
-FEW = 6  # recipes whose cost is counted in a dry run, since each takes a second or more
 
 
 def register(verbs: Verbs) -> None:
@@ -100,29 +97,3 @@ def measure_updates(args: argparse.Namespace) -> None:
         if row is not None:
             print(measurement(row), flush=True)
     print(f"{left} left; the same command goes on" if left else "all measured")
-
-
-def cost_of_plan(plan: "Plan") -> str:
-    """A line for a dry run: FLOPs of the runs, and the GPU hours that follow."""
-    from repro.experiment.costs.estimate import cost
-    from repro.experiment.costs.gpus import MODERN
-    from repro.experiment.costs.show import flops, number, size
-
-    names = sorted({(spec.experiment, spec.scale) for spec in plan.runs})
-    if len(names) > FEW:
-        return f"cost: {len(names)} recipes, which `repro cost` counts"
-    added = {spec.experiment for spec in plan.added}  # which take no settings
-    try:
-        each = {
-            (name, scale): cost(load_recipe(name, scale, [] if name in added else plan.request.overrides))
-            for name, scale in names
-        }
-    except UserError as error:
-        return f"cost: not counted, {error}"
-    costs = [each[spec.experiment, spec.scale] for spec in plan.runs]
-    hours = [f"{number(sum(one.gpu_hours(gpu) or 0.0 for one in costs))} on {gpu.name}" for gpu in MODERN]
-    most = size(max(one.row.peak for one in costs))
-    return (
-        f"cost: {flops(sum(one.flops for one in costs))} of training, GPU hours {', '.join(hours)} by a model; "
-        f"at least {most} of GPU memory (`repro cost` shows more)"
-    )
