@@ -5,15 +5,15 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.runs import ACCEPT, SEEDS, add_grid, complete_experiments, parse_grid
+from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
+from repro.cli.runs import parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
-from repro.recipe import SCALES, load_recipe
+from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
 
 if TYPE_CHECKING:
-    from repro.launch.plan import Plan, Request
+    from repro.launch.plan import Plan
     from repro.launch.status.ledger import Submission
 
 
@@ -23,15 +23,9 @@ EXAMPLES = {"sbatch": "exclude=cn7", "srun": "cpu-bind=cores"}
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     submit = verbs.add_parser("submit", help="queue the runs of a target on a Slurm cluster")
-    targets = submit.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
-    )
-    completed(targets, complete_experiments)
-    cluster = submit.add_argument(
-        "--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/"
-    )
-    completed(cluster, complete_clusters)
-    submit.add_argument("--scale", choices=SCALES, default="paper")
+    add_targets(submit, "+")
+    profile = "a profile of slurm/clusters/"
+    add(submit, "--cluster", required=True, metavar="NAME", help=profile, words=cluster_files)
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     add_grid(submit)
     submit.add_argument("--comment", metavar="TEXT", help="shown by squeue after the submission's name")
@@ -53,18 +47,9 @@ def register(verbs: Verbs) -> None:
 
     doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
     doctor.add_argument("--json", action="store_true")
-    cluster = doctor.add_argument(
-        "--cluster",
-        metavar="PROFILE",
-        help="only whether ranks on two nodes of it meet: a job of seconds, waited for",
-    )
-    completed(cluster, complete_clusters)
+    meeting = "only whether ranks on two nodes of it meet: a job of seconds, waited for"
+    add(doctor, "--cluster", metavar="PROFILE", help=meeting, words=cluster_files)
     doctor.set_defaults(handler=examine)
-
-
-def complete_clusters(prefix: str, **_: object) -> list[str]:
-    """Shell completion: cluster profiles."""
-    return [name for name in cluster_files() if name.startswith(prefix)]
 
 
 def submit_runs(args: argparse.Namespace) -> None:
@@ -77,9 +62,22 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 def submit_point(args: argparse.Namespace) -> None:
     """Submits the runs of the targets with one choice of settings."""
+    from repro.launch.plan import Request
     from repro.launch.submit import dry_run, submit
 
-    request = _request(args)
+    request = Request(
+        targets=args.targets,
+        cluster=args.cluster,
+        scale=args.scale,
+        seeds=SeedChoice.parse(args.seeds),
+        overrides=args.overrides,
+        comment=args.comment,
+        tables=args.tables,
+        command=args.command,
+        sbatch=args.sbatch,
+        srun=args.srun,
+        accept_changes=args.accept_changes,
+    )
     if args.dry_run:
         plan, summary = dry_run(request, require_runnable)
         scripts = "\n".join(plan.script(job) for job in plan.jobs)
@@ -93,7 +91,10 @@ def submit_point(args: argparse.Namespace) -> None:
     if args.json:
         print(json.dumps(_rows(plan, entry), indent=1))
     elif entry is not None:
-        _conclude(plan, entry)
+        for job in entry.jobs:
+            print(f"submitted: job {job.job_id}, {job.name}")
+        print(f"logs: {entry.folder / 'logs'}")
+        print(f"next: repro status, repro logs {plan.runs[0].run_id}")
 
 
 def require_runnable(plan: "Plan") -> None:
@@ -115,32 +116,6 @@ def require_runnable(plan: "Plan") -> None:
         parts.data.require_store()
         if recipe.pretrained is not None:
             open_weights(str(recipe.pretrained))
-
-
-def _request(args: argparse.Namespace) -> "Request":
-    from repro.launch.plan import Request
-
-    return Request(
-        targets=args.targets,
-        cluster=args.cluster,
-        scale=args.scale,
-        seeds=SeedChoice.parse(args.seeds),
-        overrides=args.overrides,
-        comment=args.comment,
-        tables=args.tables,
-        command=args.command,
-        sbatch=args.sbatch,
-        srun=args.srun,
-        accept_changes=args.accept_changes,
-    )
-
-
-def _conclude(plan: "Plan", entry: "Submission") -> None:
-    """After a submission: prints the jobs, the folder of their logs and the next commands."""
-    for job in entry.jobs:
-        print(f"submitted: job {job.job_id}, {job.name}")
-    print(f"logs: {entry.folder / 'logs'}")
-    print(f"next: repro status, repro logs {plan.runs[0].run_id}")
 
 
 def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:

@@ -7,10 +7,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.runs import complete_experiments
+from repro.cli.arguments import Verbs, add_targets
 from repro.errors import UserError
-from repro.recipe import SCALES, load_recipe
+from repro.recipe import load_recipe
 
 if TYPE_CHECKING:
     from repro.experiment.costs.estimate import Cost
@@ -19,11 +18,7 @@ if TYPE_CHECKING:
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     cost = verbs.add_parser("cost", help="count FLOPs and memory of training, and estimate GPU hours")
-    targets = cost.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment (default: everything)"
-    )
-    completed(targets, complete_experiments)
-    cost.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    add_targets(cost, more=" (default: everything)")
     cost.add_argument(
         "--gpu", action="append", default=[], metavar="NAME",
         help="H200, H100, A100, V100, P100, P40, '1080 Ti'; again for more (default: H100, A100, V100, the paper's)",
@@ -68,13 +63,13 @@ def show_costs(args: argparse.Namespace) -> None:
 
 def counted(args: argparse.Namespace) -> Iterator["Cost"]:
     """The costs of all experiments that the arguments name."""
+    from tqdm import tqdm
+
     from repro.experiment.costs.estimate import cost
     from repro.launch.targets import experiments_at
 
-    chosen = experiments_at(args.targets, args.scale)
-    for number, experiment in enumerate(chosen, 1):
-        if sys.stderr.isatty() and not sys.stdout.isatty():
-            print(f"{number}/{len(chosen)} {experiment}", file=sys.stderr, flush=True)
+    # without a bar where the costs themselves appear on the terminal
+    for experiment in tqdm(experiments_at(args.targets, args.scale), disable=sys.stdout.isatty() or None):
         yield cost(load_recipe(experiment, args.scale, args.overrides))
 
 

@@ -3,7 +3,9 @@
 import importlib.metadata
 import os
 import platform
+import re
 import resource
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -58,14 +60,11 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    named = (
+        re.search(r"^model name\s*:(.+)", info.read_text(encoding="utf-8"), re.M) if info.exists() else None
+    )
+    return " ".join(named[1].split()) if named else platform.processor() or platform.machine()
 
 
 def peak_bytes() -> int:

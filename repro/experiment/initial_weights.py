@@ -1,6 +1,5 @@
 """The initial weights of a run: pretrained, or of another run, or the whole state of another run."""
 
-from pathlib import Path
 from typing import Any
 
 from repro.data.sets.weights.weight_data import open_weights
@@ -47,7 +46,10 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
             f"repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
     record = read_record(folder / RECORD_FILE)
-    weights = _model_of(folder, before, None if recipe.start_with == "body" else vocabulary)
+    loaded = read(folder / MODEL_FILE)
+    known = None if recipe.start_with == "body" else vocabulary
+    checkpoint.check_stamp(folder / MODEL_FILE, loaded, before.signature, known)
+    weights: dict[str, Any] = loaded["state_dict"]
     try:
         if recipe.start_with == "body":
             fill(_body_of(recipe, task), _below(_BODY, weights))
@@ -57,15 +59,6 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{recipe.experiment} cannot start from {before.run_id(seed)}: {reason}") from None
     return {"run_id": record.run_id, "checkpoint_sha256": str(record.checkpoint_sha256)}
-
-
-def _model_of(folder: Path, before: Recipe, vocabulary: str | None) -> dict[str, Any]:
-    """Loads the final weights of a finished run and checks that they belong to it."""
-    path = folder / MODEL_FILE
-    loaded = read(path)
-    checkpoint.check_stamp(path, loaded, before.signature, vocabulary)
-    weights: dict[str, Any] = loaded["state_dict"]
-    return weights
 
 
 def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:

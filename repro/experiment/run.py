@@ -312,8 +312,5 @@ def _drop_if_empty(folder: Path) -> None:
     """Removes a run's folder that holds only its lock: a refused run leaves nothing."""
     if [path.name for path in folder.iterdir()] == [".lock"]:
         (folder / ".lock").unlink()
-        for path in (folder, *folder.parents):
-            try:
-                path.rmdir()
-            except OSError:
-                return
+        with contextlib.suppress(OSError):
+            os.removedirs(folder)
