@@ -41,8 +41,8 @@ def register(verbs: Verbs) -> None:
 
 
 def show_costs(args: argparse.Namespace) -> None:
-    from repro.experiment.costs.gpus import gpu_named
     from repro.experiment.costs.page import page
+    from repro.experiment.costs.roofline import gpu_named
     from repro.experiment.costs.show import as_json, chosen, describe
 
     gpus = [gpu_named(name) for name in args.gpu]

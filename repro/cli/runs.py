@@ -204,8 +204,8 @@ def run_one(args: argparse.Namespace) -> int:
     if args.smoke:
         from repro.experiment.run import smoke
 
-        losses, seconds = smoke(recipe, seed)
-        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}; the second took {seconds:.2f} s")
+        losses, speed = smoke(recipe, seed)
+        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}, {speed:,.0f} tokens a second")
         return EXIT_OK
     command = shlex.join(["repro", *run_words(args.experiment, args.scale, seed, recipe.overrides)])
     with StopRequest() as request:  # before the imports, which take seconds

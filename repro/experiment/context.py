@@ -70,15 +70,11 @@ class LoadedRun:
         place = self.folder.resolve()
         return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
 
-    def split(self, kind: Kind) -> str:
-        """The data's name of the split that serves as ``train``, ``val`` or ``test``."""
-        return self.data.split(kind)
-
     def text(self, kind: Kind) -> str:
         """A description of the text: the data set, its vocabulary and the split."""
         name = "/".join(part for part in (self.data.store_name, self.data.variant) if part)
         digest = self.data.manifest_sha256[:8]
-        return f"split {self.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
+        return f"split {self.data.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
 
 
 def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> LoadedRun:
@@ -151,7 +147,8 @@ def compare(
         UserError: runs that cannot be compared, or too little text.
     """
     require_group(readers, settings)
-    data, split = readers[0].data, readers[0].split(settings.split)
+    data = readers[0].data
+    split = data.split(settings.split)
     places, tokens = spread_places(data, split, settings.places, settings.longest), data.tokens(split)
 
     @cache

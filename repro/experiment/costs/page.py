@@ -7,8 +7,17 @@ from jinja2 import Template
 from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
-from repro.experiment.costs.gpus import USABLE, Gpu, gpu_named
-from repro.experiment.costs.roofline import BANDWIDTH, KERNEL_S, LAUNCH_S, REACHED, UPDATE_S, Arithmetic
+from repro.experiment.costs.roofline import (
+    BANDWIDTH,
+    KERNEL_S,
+    LAUNCH_S,
+    REACHED,
+    UPDATE_S,
+    USABLE,
+    Arithmetic,
+    Gpu,
+    gpu_named,
+)
 from repro.experiment.costs.show import fitting, flops, number, size
 from repro.seeds import SeedChoice
 
