@@ -52,25 +52,16 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
     weights: dict[str, Any] = loaded["state_dict"]
     try:
         if recipe.start_with == "body":
-            fill(_body_of(recipe, task), _below(_BODY, weights))
+            body = {n.removeprefix(_BODY): value for n, value in weights.items() if n.startswith(_BODY)}
+            if not body:
+                raise ValueError("that run's network has no body")
+            fill(_body_of(recipe, task), body)
         else:
             task.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{recipe.experiment} cannot start from {before.run_id(seed)}: {reason}") from None
     return {"run_id": record.run_id, "checkpoint_sha256": str(record.checkpoint_sha256)}
-
-
-def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:
-    """Tensors of one part of a network, by its own names.
-
-    Raises:
-        ValueError: there are none.
-    """
-    part = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    if not part:
-        raise ValueError("that run's network has no body")
-    return part
 
 
 def _body_of(recipe: Recipe, task: AnyTask) -> Body:
