@@ -30,7 +30,7 @@ from repro.cli.arguments import (
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
-from repro.record import RECORD_FILE, RunRecord, read_records, write_atomic
+from repro.record import RECORD_FILE, RunRecord, finished_record, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.training.stop_request import StopRequest
 from repro.yamls import flatten, parse_yaml, short
@@ -309,7 +309,7 @@ def _run(
     recipe: Recipe, seed: int, command: str, request: StopRequest, args: argparse.Namespace
 ) -> RunRecord:
     from repro.evidence.goals import expected
-    from repro.experiment.run import finished_record, run
+    from repro.experiment.run import run
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")

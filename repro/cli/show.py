@@ -17,6 +17,7 @@ from repro.record import (
     Measurement,
     Records,
     RunRecord,
+    finished_record,
     read_record,
     read_records,
     thin,
@@ -185,8 +186,7 @@ def _named(word: str, records: Records) -> list[RunRecord]:
 
 def run_in(folder: Path) -> RunRecord | None:
     """The record in a run's folder, or what its events say so far."""
-    record = folder / RECORD_FILE
-    return read_record(record) if record.is_file() else unfinished(folder)
+    return finished_record(folder) or unfinished(folder)
 
 
 def unfinished(folder: Path) -> RunRecord | None:

@@ -14,7 +14,7 @@ from repro.cli.runs import require_writable, run_words
 from repro.errors import UserError
 from repro.paths import SHARED, files_in, published_files, results_dir, runs_dir
 from repro.recipe import load_recipe
-from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.record import RunRecord, finished_record, write_atomic
 from repro.training.stop_request import StopRequest
 
 TEMPLATE = Path(__file__).with_name("project_template")
@@ -99,8 +99,7 @@ def _run(tour: "Tour", experiment: str) -> None:
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
     """Returns the records of a stage's finished runs, by name."""
     folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
-    paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
-    return {name: read_record(path) for name, path in paths.items() if path.is_file()}
+    return {name: record for name, folder in folders.items() if (record := finished_record(folder))}
 
 
 def minutes_left(tour: "Tour", stage: "TourStage") -> float:

@@ -12,7 +12,7 @@ from repro.models.body import Body
 from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
-from repro.record import RECORD_FILE, read_record
+from repro.record import finished_record
 from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 
 _BODY = "net.body."
@@ -40,12 +40,12 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
         return None
     before = load_recipe(recipe.start_from, recipe.scale)
     folder = before.run_dir(seed)
-    if not (folder / RECORD_FILE).is_file():
+    record = finished_record(folder)
+    if record is None:
         raise UserError(
             f"{recipe.experiment} starts from {before.run_id(seed)}, which has not finished here; run it first: "
             f"repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
-    record = read_record(folder / RECORD_FILE)
     loaded = read(folder / MODEL_FILE)
     known = None if recipe.start_with == "body" else vocabulary
     checkpoint.check_stamp(folder / MODEL_FILE, loaded, before.signature, known)

@@ -27,7 +27,7 @@ from repro.files import lock
 from repro.ledger import start as note_start
 from repro.paths import results_dir
 from repro.recipe import Recipe
-from repro.record import RECORD_FILE, RunRecord, made_by, read_record, write_atomic
+from repro.record import RunRecord, finished_record, made_by, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import Curves
@@ -223,12 +223,6 @@ def part() -> None:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
         torch.distributed.destroy_process_group()
-
-
-def finished_record(folder: Path) -> RunRecord | None:
-    """The record of a run that is done, or None; a UserError where it is damaged."""
-    path = folder / RECORD_FILE
-    return read_record(path) if path.exists() else None
 
 
 @contextlib.contextmanager
