@@ -88,15 +88,11 @@ def verify_record(args: argparse.Namespace) -> int:
         facts = {"run_id": record.run_id, "commit": record.commit}
         print(json.dumps([asdict(outcome) | asdict(result) | facts], indent=1))
     else:
-        lines = [
-            f"outcome   {result.outcome}",
-            f"record    {outcome.record}",
-            f"numbers   {result.compared} compared",
-        ]
-        lines += [f"differs   {line}" for line in differences] + [
-            f"build     {line}" for line in result.build
-        ]
-        print("\n".join(lines))
+        print(f"outcome   {result.outcome}\nrecord    {outcome.record}\nnumbers   {result.compared} compared")
+        for line in differences:
+            print(f"differs   {line}")
+        for line in result.build:
+            print(f"build     {line}")
     return EXIT_FAILED if result.outcome in (DIFFERS, FAILED) else EXIT_OK
 
 

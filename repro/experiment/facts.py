@@ -1,5 +1,6 @@
 """Facts about the machine of a run: versions, hardware, memory. No host, user or path names."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -32,10 +33,8 @@ def versions() -> dict[str, str]:
     """Versions of Python, of the packages that can change a number, of an installed wheel and of plugins."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     plugins = {f"plugin {name}": f"sha256:{sha256}" for name, sha256 in hashes().items()}
     return installed | release() | plugins
 
