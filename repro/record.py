@@ -321,6 +321,12 @@ def read_record(path: Path) -> RunRecord:
         raise UserError(f"{error}; {remedy}" if path.name == RECORD_FILE else str(error)) from None
 
 
+def finished_record(folder: Path) -> RunRecord | None:
+    """Reads the record in a run's folder; None of a run that is not done. See :func:`read_record`."""
+    path = folder / RECORD_FILE
+    return read_record(path) if path.is_file() else None
+
+
 def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

@@ -25,19 +25,11 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         return dict(super().construct_mapping(node, deep=deep))
 
 
-class _Dumper(yaml.SafeDumper):
-    """Safe YAML without anchors, which the loader above reads back: equal parts are written twice."""
-
-    def ignore_aliases(self, data: object) -> bool:
-        return True
-
-
-for _one in (_Loader, _Dumper):
-    _one.add_implicit_resolver(
-        "tag:yaml.org,2002:float",
-        re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
-        list("-+0123456789"),
-    )
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"^[-+]?(\d[\d_]*)(\.\d*)?[eE][-+]?\d+$"),
+    list("-+0123456789"),
+)
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
@@ -52,11 +44,6 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}, line {mark.line + 1}" if mark else name
         raise UserError(f"{place}: {getattr(error, 'problem', None) or error}") from None
-
-
-def to_yaml(tree: object) -> str:
-    """Plain values as YAML in their order; ASCII characters only."""
-    return str(yaml.dump(tree, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=96))
 
 
 def read_yaml(path: Path) -> Any:

@@ -5,16 +5,15 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.cost import cost_of_plan
-from repro.cli.runs import ACCEPT, SEEDS, add_grid, complete_experiments, parse_grid
+from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
+from repro.cli.runs import parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
-from repro.recipe import SCALES, load_recipe
+from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
 
 if TYPE_CHECKING:
-    from repro.launch.plan import Plan, Request
+    from repro.launch.plan import Plan
     from repro.launch.status.ledger import Submission
 
 
@@ -24,15 +23,9 @@ EXAMPLES = {"sbatch": "exclude=cn7", "srun": "cpu-bind=cores"}
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     submit = verbs.add_parser("submit", help="queue the runs of a target on a Slurm cluster")
-    targets = submit.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="paper, table, row or experiment"
-    )
-    completed(targets, complete_experiments)
-    cluster = submit.add_argument(
-        "--cluster", required=True, metavar="NAME", help="a profile of slurm/clusters/"
-    )
-    completed(cluster, complete_clusters)
-    submit.add_argument("--scale", choices=SCALES, default="paper")
+    add_targets(submit, "+")
+    profile = "a profile of slurm/clusters/"
+    add(submit, "--cluster", required=True, metavar="NAME", help=profile, words=cluster_files)
     submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     add_grid(submit)
     for command in ("sbatch", "srun"):
@@ -45,9 +38,6 @@ def register(verbs: Verbs) -> None:
     submit.add_argument(
         "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
     )
-    submit.add_argument(
-        "--cost", action="store_true", help="with --dry-run: a line of what `repro cost` counts; loads torch"
-    )
     submit.add_argument("--json", action="store_true", help="one object for each run")
     submit.set_defaults(handler=submit_runs, overrides=[])
     submit.epilog = (
@@ -56,18 +46,9 @@ def register(verbs: Verbs) -> None:
 
     doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
     doctor.add_argument("--json", action="store_true")
-    cluster = doctor.add_argument(
-        "--cluster",
-        metavar="PROFILE",
-        help="only whether ranks on two nodes of it meet: a job of seconds, waited for",
-    )
-    completed(cluster, complete_clusters)
+    meeting = "only whether ranks on two nodes of it meet: a job of seconds, waited for"
+    add(doctor, "--cluster", metavar="PROFILE", help=meeting, words=cluster_files)
     doctor.set_defaults(handler=examine)
-
-
-def complete_clusters(prefix: str, **_: object) -> list[str]:
-    """Shell completion: cluster profiles."""
-    return [name for name in cluster_files() if name.startswith(prefix)]
 
 
 def submit_runs(args: argparse.Namespace) -> None:
@@ -80,26 +61,38 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 def submit_point(args: argparse.Namespace) -> None:
     """Submits the runs of the targets with one choice of settings."""
+    from repro.launch.plan import Request
     from repro.launch.submit import dry_run, submit
 
-    request = _request(args)
+    request = Request(
+        targets=args.targets,
+        cluster=args.cluster,
+        scale=args.scale,
+        seeds=SeedChoice.parse(args.seeds),
+        overrides=args.overrides,
+        tables=args.tables,
+        command=args.command,
+        sbatch=args.sbatch,
+        srun=args.srun,
+        accept_changes=args.accept_changes,
+    )
     if args.dry_run:
         plan, summary = dry_run(request, require_runnable)
         scripts = "\n".join(plan.script(job) for job in plan.jobs)
         print(json.dumps(_rows(plan, None), indent=1) if args.json else scripts, end="")
-        counted = [cost_of_plan(plan)] if args.cost and plan.jobs else []
         notices = ["dry run: nothing was submitted"] if plan.jobs else []
-        for line in (*summary, *counted, *notices):
+        for line in (*summary, *notices):
             print(line, file=sys.stderr)
         return
-    if args.cost:
-        raise UserError("--cost goes with --dry-run")
     out = sys.stderr if args.json else sys.stdout
     plan, entry = submit(request, lambda line: print(line, file=out), require_runnable)
     if args.json:
         print(json.dumps(_rows(plan, entry), indent=1))
     elif entry is not None:
-        _conclude(plan, entry)
+        for job in entry.jobs:
+            print(f"submitted: job {job.job_id}, {job.name}")
+        print(f"logs: {entry.folder / 'logs'}")
+        print(f"next: repro status, repro logs {plan.runs[0].run_id}")
 
 
 def require_runnable(plan: "Plan") -> None:
@@ -121,31 +114,6 @@ def require_runnable(plan: "Plan") -> None:
         parts.data.require_store()
         if recipe.pretrained is not None:
             open_weights(str(recipe.pretrained))
-
-
-def _request(args: argparse.Namespace) -> "Request":
-    from repro.launch.plan import Request
-
-    return Request(
-        targets=args.targets,
-        cluster=args.cluster,
-        scale=args.scale,
-        seeds=SeedChoice.parse(args.seeds),
-        overrides=args.overrides,
-        tables=args.tables,
-        command=args.command,
-        sbatch=args.sbatch,
-        srun=args.srun,
-        accept_changes=args.accept_changes,
-    )
-
-
-def _conclude(plan: "Plan", entry: "Submission") -> None:
-    """After a submission: prints the jobs, the folder of their logs and the next commands."""
-    for job in entry.jobs:
-        print(f"submitted: job {job.job_id}, {job.name}")
-    print(f"logs: {entry.folder / 'logs'}")
-    print(f"next: repro status, repro logs {plan.runs[0].run_id}")
 
 
 def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:

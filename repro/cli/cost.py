@@ -7,26 +7,18 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.runs import complete_experiments
+from repro.cli.arguments import Verbs, add_targets
 from repro.errors import UserError
-from repro.recipe import SCALES, load_recipe
+from repro.recipe import load_recipe
 
 if TYPE_CHECKING:
     from repro.experiment.costs.estimate import Cost
-    from repro.launch.plan import Plan
-
-FEW = 6  # recipes whose cost is counted in a dry run, since each takes a second or more
 
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     cost = verbs.add_parser("cost", help="count FLOPs and memory of training, and estimate GPU hours")
-    targets = cost.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment (default: everything)"
-    )
-    completed(targets, complete_experiments)
-    cost.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    add_targets(cost, more=" (default: everything)")
     cost.add_argument(
         "--gpu", action="append", default=[], metavar="NAME",
         help="H200, H100, A100, V100, P100, P40, '1080 Ti'; again for more (default: H100, A100, V100, the paper's)",
@@ -49,8 +41,8 @@ def register(verbs: Verbs) -> None:
 
 
 def show_costs(args: argparse.Namespace) -> None:
-    from repro.experiment.costs.gpus import gpu_named
     from repro.experiment.costs.page import page
+    from repro.experiment.costs.roofline import gpu_named
     from repro.experiment.costs.show import as_json, chosen, describe
 
     gpus = [gpu_named(name) for name in args.gpu]
@@ -71,13 +63,13 @@ def show_costs(args: argparse.Namespace) -> None:
 
 def counted(args: argparse.Namespace) -> Iterator["Cost"]:
     """The costs of all experiments that the arguments name."""
+    from tqdm import tqdm
+
     from repro.experiment.costs.estimate import cost
     from repro.launch.targets import experiments_at
 
-    chosen = experiments_at(args.targets, args.scale)
-    for number, experiment in enumerate(chosen, 1):
-        if sys.stderr.isatty() and not sys.stdout.isatty():
-            print(f"{number}/{len(chosen)} {experiment}", file=sys.stderr, flush=True)
+    # without a bar where the costs themselves appear on the terminal
+    for experiment in tqdm(experiments_at(args.targets, args.scale), disable=sys.stdout.isatty() or None):
         yield cost(load_recipe(experiment, args.scale, args.overrides))
 
 
@@ -100,29 +92,3 @@ def measure_updates(args: argparse.Namespace) -> None:
         if row is not None:
             print(measurement(row), flush=True)
     print(f"{left} left; the same command goes on" if left else "all measured")
-
-
-def cost_of_plan(plan: "Plan") -> str:
-    """A line for a dry run: FLOPs of the runs, and the GPU hours that follow."""
-    from repro.experiment.costs.estimate import cost
-    from repro.experiment.costs.gpus import MODERN
-    from repro.experiment.costs.show import flops, number, size
-
-    names = sorted({(spec.experiment, spec.scale) for spec in plan.runs})
-    if len(names) > FEW:
-        return f"cost: {len(names)} recipes, which `repro cost` counts"
-    added = {spec.experiment for spec in plan.added}  # which take no settings
-    try:
-        each = {
-            (name, scale): cost(load_recipe(name, scale, [] if name in added else plan.request.overrides))
-            for name, scale in names
-        }
-    except UserError as error:
-        return f"cost: not counted, {error}"
-    costs = [each[spec.experiment, spec.scale] for spec in plan.runs]
-    hours = [f"{number(sum(one.gpu_hours(gpu) or 0.0 for one in costs))} on {gpu.name}" for gpu in MODERN]
-    most = size(max(one.row.peak for one in costs))
-    return (
-        f"cost: {flops(sum(one.flops for one in costs))} of training, GPU hours {', '.join(hours)} by a model; "
-        f"at least {most} of GPU memory (`repro cost` shows more)"
-    )

@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import Verbs, add
 
 
 def register(verbs: Verbs) -> None:
@@ -17,37 +17,29 @@ def register(verbs: Verbs) -> None:
     lister.set_defaults(handler=list_data)
 
     prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set")
-    completed(prepare.add_argument("name", metavar="NAME"), complete_names)
-    prepare.add_argument(
-        "--from", dest="from_dir", type=Path, metavar="DIR", help="take the files from a folder"
-    )
-    prepare.add_argument(
-        "--kind", metavar="KIND", help="a data set of your own: pairs, text, labels or pictures"
-    )
-    prepare.add_argument(
-        "--level",
-        metavar="LEVEL",
-        help="unit of a text's tokens: words, bytes or chars (see `repro data list`)",
-    )
-    prepare.add_argument(
-        "--vocab-size", type=int, metavar="N", help="size of the subword vocabulary to learn"
-    )
+    add(prepare, "name", metavar="NAME", words=data_sets)
+    files = "take the files from a folder"
+    prepare.add_argument("--from", dest="from_dir", type=Path, metavar="DIR", help=files)
+    own = "a data set of your own: pairs, text, labels or pictures"
+    prepare.add_argument("--kind", metavar="KIND", help=own)
+    unit = "unit of a text's tokens: words, bytes or chars (see `repro data list`)"
+    prepare.add_argument("--level", metavar="LEVEL", help=unit)
+    subwords = "size of the subword vocabulary to learn"
+    prepare.add_argument("--vocab-size", type=int, metavar="N", help=subwords)
     prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
-    prepare.add_argument(
-        "--tokenizer", type=Path, metavar="FILE", help="an existing .json or SentencePiece .model"
-    )
+    existing = "an existing .json or SentencePiece .model"
+    prepare.add_argument("--tokenizer", type=Path, metavar="FILE", help=existing)
     prepare.set_defaults(handler=prepare_data)
 
     verify = actions.add_parser("verify", help="check every hash of a prepared store")
-    completed(verify.add_argument("name", metavar="NAME"), complete_names)
+    add(verify, "name", metavar="NAME", words=data_sets)
     verify.set_defaults(handler=verify_data)
 
 
-def complete_names(prefix: str, **_: object) -> list[str]:
-    """Shell completion: names of data sets."""
+def data_sets() -> list[str]:
     from repro.data.registry import all_data_sets
 
-    return [name for name in all_data_sets() if name.startswith(prefix)]
+    return [*all_data_sets()]
 
 
 def list_data(args: argparse.Namespace) -> None:

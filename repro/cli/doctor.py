@@ -1,31 +1,28 @@
-"""``repro doctor``: checks of this machine. A failing check is a line, never a traceback.
+"""``repro doctor``: checks of this machine. A failing check is a line, never a traceback."""
 
-Versions are read from the packages' metadata: a release known to be malware is named without importing it.
-"""
-
-import contextlib
 import os
 import platform
-import re
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from repro.errors import UserError
 from repro.launch.slurm.limits import read_limits
 from repro.paths import data_dir, results_dir, runs_dir
 
 OK, WARN, FAIL = "ok", "warn", "fail"
-LOW_SPACE, NO_SPACE = 5e9, 5e8  # bytes free below which a check warns, fails
+LOW_SPACE = 5e9  # bytes free, below which a check warns
 RANKS_LIMIT_S = 30.0
-MALWARE = {"2.6.2", "2.6.3"}  # of lightning and pytorch-lightning
+INSTALL = "pip install -r requirements.lock"
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scontrol", "scancel")
 
 _RANK = """
@@ -58,8 +55,7 @@ def checks() -> dict[str, Check]:
     """Runs every check, in the order shown. Takes a few seconds, mostly for two processes that import torch."""
     probes: dict[str, Callable[[], Check]] = {
         "python": lambda: Check(OK, platform.python_version()),
-        "torch": torch_version,
-        "lightning": lightning_version,
+        "packages": packages,
         "gpus": gpus,
         "threads": threads,
         "ranks": ranks,
@@ -79,7 +75,7 @@ def guarded(probe: Callable[[], Check]) -> Check:
     try:
         return probe()
     except metadata.PackageNotFoundError:
-        return Check(FAIL, "not installed", "pip install -r requirements.lock")
+        return Check(FAIL, "not installed", INSTALL)
     except Exception as error:  # a broken installation can raise anything; the other checks still help
         message = (str(error).strip().splitlines() or [""])[0]
         return Check(FAIL, f"{type(error).__name__}: {message}", "repair what the line names, then run again")
@@ -92,33 +88,17 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """``2.13.0+cpu`` becomes ``(2, 13, 0)``."""
-    return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
-
-
-def torch_version() -> Check:
-    """Torch's version, from its metadata."""
-    version = metadata.version("torch")
-    if _numbers(version) < (2, 11):
-        return Check(FAIL, version, "install torch 2.11 or later")
-    return Check(OK, version)
-
-
-def lightning_version() -> Check:
-    """Lightning's version, under both of its names, without importing it."""
-    versions = {name: v for name in ("lightning", "pytorch-lightning") if (v := _version(name)) is not None}
-    summary = ", ".join(f"{name} {version}" for name, version in versions.items())
-    if any(version in MALWARE for version in versions.values()):
-        remedy = (
-            "do not import it; remove the environment, change the keys this machine held, install >= 2.6.6"
-        )
-        return Check(FAIL, f"{summary}: this release was malware", remedy)
-    if "lightning" not in versions:
-        return Check(FAIL, summary or "not installed", "pip install -r requirements.lock")
-    if any(_numbers(version) < (2, 6, 6) for version in versions.values()):
-        return Check(FAIL, f"{summary}: unsafe checkpoint loading", "install lightning 2.6.6 or later")
-    return Check(OK, summary)
+def packages() -> Check:
+    """Compares the installed packages with the project's requirements, by their metadata: none is imported."""
+    unmet = []
+    for requirement in map(Requirement, metadata.requires("repro") or ()):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+            found = _version(requirement.name)
+            if found is None or not requirement.specifier.contains(found, prereleases=True):
+                unmet.append(f"{requirement} ({found or 'not installed'})")
+    if unmet:
+        return Check(FAIL, f"not as required: {', '.join(unmet)}", INSTALL)
+    return Check(OK, ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "lightning")))
 
 
 def gpus() -> Check:
@@ -129,14 +109,9 @@ def gpus() -> Check:
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         return Check(OK, f"{len(names)}: {', '.join(sorted(set(names)))}; CUDA {torch.version.cuda}")
     if shutil.which("nvidia-smi") or Path("/dev/nvidia0").exists():
-        built = (
-            "torch is a CPU build"
-            if torch.version.cuda is None
-            else f"torch is built for CUDA {torch.version.cuda}"
-        )
-        return Check(
-            FAIL, f"there is a GPU, but {built}", "install a CUDA build of torch that fits the driver"
-        )
+        built = f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "a CPU build"
+        remedy = "install a CUDA build of torch that fits the driver"
+        return Check(FAIL, f"there is a GPU, but torch is {built}", remedy)
     return Check(WARN, "none", "use --scale cpu or small here, or submit to a cluster")
 
 
@@ -159,30 +134,20 @@ def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-c", _RANK, str(rank), address],
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        )
-        for rank in range(2)
-    ]  # fmt: skip
-
-    def stop() -> None:
+    words = [[sys.executable, "-c", _RANK, str(rank), address] for rank in range(2)]
+    running = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in words]
+    end = time.monotonic() + limit_s
+    remedy = "set GLOO_SOCKET_IFNAME to a network interface, like lo or eth0"
+    try:
+        errors = [process.communicate(timeout=max(0.0, end - time.monotonic()))[1] for process in running]
+    except subprocess.TimeoutExpired:
+        return Check(FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
+    finally:
         for process in running:
             process.kill()
-
-    alarm = threading.Timer(limit_s, stop)
-    alarm.start()
-    try:
-        errors = [process.communicate()[1] for process in running]
-    finally:
-        late = not alarm.is_alive()
-        alarm.cancel()
-    remedy = "set GLOO_SOCKET_IFNAME to a network interface, like lo or eth0"
+            process.wait()
     if all(process.returncode == 0 for process in running):
         return Check(OK, "2 processes all-reduce over gloo")
-    if late:
-        return Check(FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
     lines = [line for text in errors for line in text.strip().splitlines()[-1:]]
     return Check(FAIL, lines[0] if lines else "a process died without a message", remedy)
 
@@ -202,7 +167,7 @@ def folder(name: str, path: Path) -> Check:
     summary = f"{path}, writable, {free / 1e9:.1f} GB free" + ("" if path.exists() else " (not made yet)")
     if free < LOW_SPACE:
         remedy = f"free some space, or set REPRO_{name.upper()} to a larger disk"
-        return Check(FAIL if free < NO_SPACE else WARN, summary, remedy)
+        return Check(WARN, summary, remedy)
     return Check(OK, summary)
 
 
@@ -252,24 +217,16 @@ def slurm() -> Check:
     if len(missing) == len(SLURM_COMMANDS):
         return Check(WARN, "not on this machine", "needed on a cluster's login node only")
     if missing:
-        return Check(
-            FAIL,
-            f"{', '.join(missing)} not on PATH",
-            "install Slurm's client commands, or correct PATH",
-        )
-    version = "version unknown"
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        answer = subprocess.run(
-            ["sbatch", "--version"], capture_output=True, text=True, timeout=5, check=False
-        )
-        version = answer.stdout.strip() or version
+        remedy = "install Slurm's client commands, or correct PATH"
+        return Check(FAIL, f"{', '.join(missing)} not on PATH", remedy)
     limits = read_limits()
     if not limits.settings:
-        return Check(WARN, f"{version}, but the controller does not answer", "do this on a login node")
+        return Check(WARN, "the controller does not answer", "do this on a login node")
     grace = ", ".join(f"{p.get('GraceTime', '?')} s in {p['PartitionName']}" for p in limits.partitions)
     return Check(
         OK,
-        f"{version}; arrays of up to {limits.largest_array:,} runs; to save itself a cancelled run has KillWait "
+        f"slurm {limits.settings.get('SLURM_VERSION', 'of unknown version')}; arrays of up to "
+        f"{limits.largest_array:,} runs; to save itself a cancelled run has KillWait "
         f"({limits.settings.get('KillWait', 'unknown')}), a preempted one GraceTime ({grace or 'unknown'})",
     )
 

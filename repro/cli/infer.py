@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import Verbs, add, experiments_and_papers
 from repro.errors import UserError
 from repro.recipe import SCALES
 from repro.record import write_atomic
@@ -15,120 +15,74 @@ from repro.record import write_atomic
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    _add_translate(verbs)
-    _add_generate(verbs)
-    _add_attention(verbs)
-    _add_recl(verbs)
-
-
-def _add_translate(verbs: Verbs) -> None:
     translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
     add_run(translate)
     translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
-    translate.add_argument(
-        "--n-best",
-        type=int,
-        metavar="N",
-        help="print the N best of each line, each behind its score and a tab",
-    )
-    translate.add_argument(
-        "--batch", type=int, default=32, metavar="N", help="lines translated at once (default 32)"
-    )
-    translate.add_argument(
-        "--attention",
-        type=Path,
-        metavar="PNG",
-        help="draw the attention of the first translation to this file",
-    )
+    each = "print the N best of each line, each behind its score and a tab"
+    translate.add_argument("--n-best", type=int, metavar="N", help=each)
+    at_once = "lines translated at once (default 32)"
+    translate.add_argument("--batch", type=int, default=32, metavar="N", help=at_once)
+    picture = "draw the attention of the first translation to this file"
+    translate.add_argument("--attention", type=Path, metavar="PNG", help=picture)
     translate.set_defaults(handler=translate_lines)
 
-
-def _add_generate(verbs: Verbs) -> None:
     generate = verbs.add_parser(
         "generate", help="sample continuations of prompts, or translations, line by line"
     )
     add_run(generate)
     generate.add_argument("--temperature", type=float, default=1.0)
     generate.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest tokens")
-    generate.add_argument(
-        "--top-p", type=float, metavar="P", help="sample among the likeliest tokens of mass P"
-    )
-    generate.add_argument(
-        "--max-new", type=int, default=100, metavar="N", help="at most N new tokens (default 100)"
-    )
-    generate.add_argument(
-        "--samples", type=int, default=1, metavar="N", help="samples of each line (default 1)"
-    )
-    generate.add_argument(
-        "--seed", dest="sample_seed", type=int, default=0, help="seed of the sampling (default 0)"
-    )
+    mass = "sample among the likeliest tokens of mass P"
+    generate.add_argument("--top-p", type=float, metavar="P", help=mass)
+    for name, default, meaning in (
+        ("max-new", 100, "at most N new tokens"),
+        ("samples", 1, "samples of each line"),
+        ("seed", 0, "seed of the sampling"),
+    ):
+        add_count(generate, name, default, meaning)
     generate.set_defaults(handler=generate_lines)
 
-
-def _add_attention(verbs: Verbs) -> None:
     attention = verbs.add_parser(
         "attention", help="draw the attention of a trained run over its continuous memory"
     )
     add_run(attention)
     attention.add_argument("--out", type=Path, required=True, metavar="PNG", help="the file that is written")
     for name in ("layers", "heads"):
-        attention.add_argument(
-            f"--{name}",
-            type=int,
-            nargs="+",
-            metavar="N",
-            help=f"{name} that are drawn, from 1 (default: all)",
-        )
+        drawn = f"{name} that are drawn, from 1 (default: all)"
+        attention.add_argument(f"--{name}", type=int, nargs="+", metavar="N", help=drawn)
     attention.set_defaults(handler=draw_attention)
-
-
-def _add_recl(verbs: Verbs) -> None:
-    from repro.cli.runs import complete_experiments
 
     recl = verbs.add_parser(
         "recl", help="compute the relative effective context length (RECL) of a group of language models"
     )
-    runs = recl.add_argument("runs", nargs="+", metavar="RUN", help="run folder, run id or experiment")
-    completed(runs, complete_experiments)
-    _add_choice(recl)
+    add_run(recl, "runs", "+")
     for name, default, meaning in (
         ("start", 100, "the first context in tokens"),
         ("step", 100, "step between contexts in tokens"),
         ("longest", 1000, "the longest context in tokens"),
         ("places", 1000, "tokens that are scored"),
     ):
-        recl.add_argument(
-            f"--{name}", type=int, default=default, metavar="N", help=f"{meaning} (default {default})"
-        )
-    recl.add_argument(
-        "--ratios",
-        type=float,
-        nargs="+",
-        default=[0.1, 0.5, 1.0],
-        metavar="R",
-        help="shares of the hardest tokens",
-    )
+        add_count(recl, name, default, meaning)
+    shares, hardest = (0.1, 0.5, 1.0), "shares of the hardest tokens"
+    recl.add_argument("--ratios", type=float, nargs="+", default=shares, metavar="R", help=hardest)
     recl.add_argument("--split", choices=("train", "val", "test"), default="test")
     recl.add_argument("--json", action="store_true")
     recl.set_defaults(handler=compare_runs)
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """The argument that names a trained run."""
-    from repro.cli.runs import complete_experiments
+def add_run(parser: argparse.ArgumentParser, name: str = "run", nargs: str | None = None) -> None:
+    """Adds the arguments that name a trained run, or several."""
+    meaning = "run folder, run id or experiment"
+    add(parser, name, nargs=nargs, metavar="RUN", help=meaning, words=experiments_and_papers)
+    which = "if RUN is an experiment (default: the newest run)"
+    parser.add_argument("--scale", choices=SCALES, help=f"scale, {which}")
+    parser.add_argument("--run-seed", type=int, help=f"seed, {which}")
 
-    run = parser.add_argument("run", metavar="RUN", help="run folder, run id or experiment")
-    completed(run, complete_experiments)
-    _add_choice(parser)
 
-
-def _add_choice(parser: argparse.ArgumentParser) -> None:
-    """The arguments that choose among the runs of an experiment."""
+def add_count(parser: argparse.ArgumentParser, name: str, default: int, meaning: str) -> None:
+    """Adds a whole number."""
     parser.add_argument(
-        "--scale", choices=SCALES, help="scale, if RUN is an experiment (default: the newest run)"
-    )
-    parser.add_argument(
-        "--run-seed", type=int, help="seed, if RUN is an experiment (default: the newest run)"
+        f"--{name}", type=int, default=default, metavar="N", help=f"{meaning} (default {default})"
     )
 
 
@@ -160,7 +114,7 @@ def generate_lines(args: argparse.Namespace) -> int:
         raise UserError(f"--samples must be at least 1, not {args.samples}")
     trained = load_trained(args.run, args.scale, args.run_seed)
     for lines in batches(1):
-        for text in sample_line(trained, lines[0], sampling, args.samples, args.sample_seed):
+        for text in sample_line(trained, lines[0], sampling, args.samples, args.seed):
             print(text, flush=True)
     return 0
 
@@ -180,29 +134,29 @@ def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[st
     if interactive:
         print("one sentence a line; end with Ctrl-D", file=sys.stderr)
     lines: list[str] = []
-    problem = ""
     for number, content in enumerate(sys.stdin.buffer, 1):  # as bytes: text is decoded ahead, in blocks
         try:
-            line = content.decode().strip()
-        except UnicodeDecodeError:
-            problem = f"line {number} of standard input is not UTF-8"
-            break
-        if not line:
-            problem = f"line {number} of standard input is empty; give one sentence a line"
-            break
-        try:
-            check(line)
+            lines.append(_sentence(content, check))
         except UserError as error:
-            problem = f"line {number} of standard input: {error}"
-            break
-        lines.append(line)
+            if lines:
+                yield lines
+            raise UserError(f"line {number} of standard input: {error}") from None
         if len(lines) == (1 if interactive else size):
             yield lines
             lines = []
     if lines:
         yield lines
-    if problem:
-        raise UserError(problem)
+
+
+def _sentence(content: bytes, check: Callable[[str], object]) -> str:
+    try:
+        line = content.decode().strip()
+    except UnicodeDecodeError:
+        raise UserError("it is not UTF-8") from None
+    if not line:
+        raise UserError("it is empty; give one sentence a line")
+    check(line)
+    return line
 
 
 def draw_attention(args: argparse.Namespace) -> None:

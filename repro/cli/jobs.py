@@ -6,7 +6,7 @@ import json
 import sys
 from functools import partial
 
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import Verbs, add, runs_and_jobs
 from repro.errors import UserError
 from repro.recipe import SCALES
 
@@ -20,38 +20,23 @@ def register(verbs: Verbs) -> None:
     _add_targets(status)
     status.add_argument("--json", action="store_true", help="one array with everything known about each run")
     status.add_argument("--summary", action="store_true", help="print only the totals over all runs")
-    status.add_argument(
-        "--watch",
-        nargs="?",
-        type=float,
-        const=WATCH_SECONDS,
-        metavar="SECONDS",
-        help=f"redraw at this interval (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C",
-    )
-    status.add_argument(
-        "--all",
-        action="store_true",
-        help="also list runs that ended over 7 days ago; runs of a TARGET are always listed",
-    )
-    status.add_argument(
-        "--state",
-        action="append",
-        default=[],
-        metavar="STATE",
-        help="only runs in this state; again for more",
-    )
+    redraw = f"redraw at this interval (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C"
+    status.add_argument("--watch", nargs="?", type=float, const=WATCH_SECONDS, metavar="SECONDS", help=redraw)
+    old = "also list runs that ended over 7 days ago; runs of a TARGET are always listed"
+    status.add_argument("--all", action="store_true", help=old)
+    only = "only runs in this state; again for more"
+    status.add_argument("--state", action="append", default=[], metavar="STATE", help=only)
     status.set_defaults(handler=show_status)
 
     logs = verbs.add_parser(
         "logs", help="print the log of a run's job, all attempts; without a job, its events"
     )
-    run = logs.add_argument("run", metavar="RUN", help=f"{_TARGET}; of several runs, the last submitted")
-    completed(run, complete_runs)
+    meaning = f"{_TARGET}; of several runs, the last submitted"
+    add(logs, "run", metavar="RUN", help=meaning, words=runs_and_jobs)
     logs.add_argument("--scale", choices=SCALES, help="choose the run at this scale")
     logs.add_argument("--seed", type=int, help="choose the run with this seed")
-    logs.add_argument(
-        "--follow", "-f", action="store_true", help="keep printing until the job leaves the queue or Ctrl-C"
-    )
+    follow = "keep printing until the job leaves the queue or Ctrl-C"
+    logs.add_argument("--follow", "-f", action="store_true", help=follow)
     logs.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
     logs.add_argument("--job", action="store_true", help="only print the job's id and the path of its log")
     logs.set_defaults(handler=show_logs)
@@ -73,15 +58,7 @@ def register(verbs: Verbs) -> None:
 
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
-    targets = parser.add_argument("targets", nargs="*", metavar="TARGET", help=_TARGET)
-    completed(targets, complete_runs)
-
-
-def complete_runs(prefix: str, **_: object) -> list[str]:
-    """Shell completion: runs, jobs, and the experiments and papers that have runs."""
-    from repro.launch.status.run_index import names
-
-    return names(prefix)
+    add(parser, "targets", nargs="*", metavar="TARGET", help=_TARGET, words=runs_and_jobs)
 
 
 def show_status(args: argparse.Namespace) -> None:
@@ -93,10 +70,9 @@ def show_status(args: argparse.Namespace) -> None:
 
     if args.watch is not None and not 1 <= args.watch <= 86400:
         raise UserError(f"--watch must be from 1 to 86400 seconds, not {args.watch:g}")
-    if args.watch is not None and (args.json or args.summary):
-        option = "--json" if args.json else "--summary"
-        raise UserError(f"{option} is printed once; leave out --watch")
     if args.watch is not None:
+        if args.json or args.summary:
+            raise UserError("--json and --summary are printed once; leave out --watch")
         watch(lambda: survey(args.targets, args.all, args.state), args.watch)
         return
     result = survey(args.targets, args.all, args.state)

@@ -8,10 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.jobs import complete_runs
+from repro.cli.arguments import Verbs, add, runs_and_jobs
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
-from repro.paths import runs_dir
+from repro.paths import published_files, runs_dir
 
 WATCH_S = 60.0
 ADDRESSES = "dashboards.json"  # of what was saved
@@ -20,27 +19,20 @@ MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    from repro.cli.results import complete_papers
-
     parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
-    completed(parser.add_argument("paper", metavar="PAPER"), complete_papers)
+    add(parser, "paper", metavar="PAPER", words=published_files)
     parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
     parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
     parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
     parser.set_defaults(handler=make_dashboard)
 
     sync = verbs.add_parser("sync", help="send to W&B what it does not have of runs")
-    runs = sync.add_argument(
-        "runs", nargs="*", metavar="RUN", help="as of `repro status`; default: every run"
-    )
-    completed(runs, complete_runs)
-    sync.add_argument(
-        "--dry-run", action="store_true", help="only print what would be sent; contact no server"
-    )
-    sync.add_argument(
-        "--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS",
-        help=f"send what running runs write, every {WATCH_S:g} s by default, until Ctrl-C",
-    )  # fmt: skip
+    which = "as of `repro status`; default: every run"
+    add(sync, "runs", nargs="*", metavar="RUN", help=which, words=runs_and_jobs)
+    dry = "only print what would be sent; contact no server"
+    sync.add_argument("--dry-run", action="store_true", help=dry)
+    live = f"send what running runs write, every {WATCH_S:g} s by default, until Ctrl-C"
+    sync.add_argument("--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS", help=live)
     sync.add_argument("--json", action="store_true")
     sync.set_defaults(handler=sync_runs)
 

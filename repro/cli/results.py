@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import Verbs, add, add_scale
 from repro.errors import UserError, nearest
 from repro.paths import data_dir, published_files, records_dirs, results_dir
-from repro.recipe import SCALES, experiments, load_recipe, scales_of
+from repro.recipe import experiments, load_recipe, scales_of
 from repro.record import Damage, read_records
 from repro.text import clean, duration
 
@@ -21,38 +21,35 @@ def register(verbs: Verbs) -> None:
     lister = verbs.add_parser(
         "list", help="list published rows with recipes, scales, published and measured values, verdicts"
     )
-    completed(lister.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
+    add(lister, "paper", nargs="?", metavar="PAPER", words=published_files)
     lister.add_argument("--mine", action="store_true", help="list your own runs, also those without a record")
     lister.add_argument("--json", action="store_true")
     lister.set_defaults(handler=list_rows)
 
     recipes = verbs.add_parser("recipes", help="list what can be run: recipes with time and data")
-    recipes.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    add_scale(recipes)
     recipes.add_argument("--fits", metavar="TIME", help="only those that take at most 10m, 2h, 30s")
     recipes.set_defaults(handler=list_recipes)
 
     parity = verbs.add_parser(
         "parity", help="what was compared with the official codes, and how large the differences are"
     )
-    completed(parity.add_argument("paper", nargs="?", metavar="PAPER"), complete_papers)
+    add(parity, "paper", nargs="?", metavar="PAPER", words=published_files)
     parity.add_argument("--json", action="store_true")
     parity.set_defaults(handler=show_parity)
 
     tables = verbs.add_parser(
         "tables", help="regenerate tables, page and figures in results/ from the records"
     )
-    tables.add_argument(
-        "--check", action="store_true", help="write nothing; fail where a table or a record differs"
-    )
-    tables.add_argument("--pdf", metavar="FOLDER", help="also write every figure there as PDF, for papers")
-    tables.add_argument(
-        "--withdraw",
-        metavar="RECORD",
-        help="first withdraw a record: it no longer counts, its file stays; needs --reason",
-    )
-    tables.add_argument(
-        "--reason", metavar="TEXT", help="why the record is withdrawn: a fault other than its score"
-    )
+    form = tables.add_mutually_exclusive_group()
+    check = "write nothing; fail where a table or a record differs"
+    form.add_argument("--check", action="store_true", help=check)
+    figures = "also write every figure there as PDF, for papers"
+    form.add_argument("--pdf", type=Path, metavar="FOLDER", help=figures)
+    withdraw = "first withdraw a record: it no longer counts, its file stays; needs --reason"
+    form.add_argument("--withdraw", metavar="RECORD", help=withdraw)
+    reason = "why the record is withdrawn: a fault other than its score"
+    tables.add_argument("--reason", metavar="TEXT", help=reason)
     tables.set_defaults(handler=make_tables)
 
     completion = verbs.add_parser(
@@ -60,11 +57,6 @@ def register(verbs: Verbs) -> None:
     )
     completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
     completion.set_defaults(handler=print_completion)
-
-
-def complete_papers(prefix: str, **_: object) -> list[str]:
-    """Shell completion: keys of the published papers."""
-    return [key for key in published_files() if key.startswith(prefix)]
 
 
 def list_rows(args: argparse.Namespace) -> int:
@@ -75,7 +67,7 @@ def list_rows(args: argparse.Namespace) -> int:
     from repro.evidence.table import read_evidence
     from repro.report.views.rows import list_rows as rows_of
 
-    if args.paper and args.paper not in complete_papers("") and (own := _recipes_of(args.paper)):
+    if args.paper and args.paper not in published_files() and (own := _recipes_of(args.paper)):
         from repro.report.formats.terminal import text_table
 
         print(json.dumps(own, indent=1) if args.json else text_table((row.values() for row in own), own[0]))
@@ -173,8 +165,8 @@ def show_parity(args: argparse.Namespace) -> int:
 
 def _known(paper: str | None) -> str | None:
     """A paper that has published numbers; None stays None."""
-    if paper and paper not in complete_papers(""):
-        keys = complete_papers("")
+    keys = published_files()
+    if paper and paper not in keys:
         close = nearest(paper, keys) or f"; there are {', '.join(keys)}"
         raise UserError(f"unknown paper {paper!r}{close}; `repro recipes` lists studies of no paper, too")
     return paper
@@ -191,10 +183,6 @@ def make_tables(args: argparse.Namespace) -> int:
     from repro.evidence.ledger import unfinished, withdraw
     from repro.report.render import check_tables, write_pdfs, write_tables
 
-    writing = {"--withdraw": args.withdraw, "--pdf": args.pdf}
-    other = next((name for name, value in writing.items() if value is not None), None)
-    if args.check and other:
-        raise UserError(f"--check writes nothing and {other} does; give one of them")
     if args.reason is not None and args.withdraw is None:
         raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
     if args.check:
@@ -210,7 +198,7 @@ def make_tables(args: argparse.Namespace) -> int:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     changed = write_tables(site=True)
     site = [path for path in changed if path.parent.name in ("pages", "plots")]
-    pdfs = write_pdfs(Path(args.pdf)) if args.pdf is not None else []
+    pdfs = write_pdfs(args.pdf) if args.pdf is not None else []
     for path in [*(path for path in changed if path not in site), *pdfs]:
         print(path)
     if site:

@@ -17,19 +17,26 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import (
+    ACCEPT,
+    SEEDS,
+    Verbs,
+    add,
+    add_grid,
+    add_scale,
+    add_targets,
+    experiments_and_papers,
+)
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
-from repro.recipe import SCALES, Recipe, experiments, load_recipe, scales_of
-from repro.record import RECORD_FILE, RunRecord, read_records, write_atomic
+from repro.recipe import Recipe, experiments, load_recipe, scales_of
+from repro.record import RECORD_FILE, RunRecord, finished_record, read_records, write_atomic
 from repro.seeds import LARGEST, SeedChoice, unjudged
 from repro.training.stop_request import StopRequest
 from repro.yamls import flatten, parse_yaml, short
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
-ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
-SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
 LOGGERS = ("csv", "tensorboard")
 
 
@@ -51,15 +58,11 @@ def register(verbs: Verbs) -> None:
     target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
     add_grid(run)
     run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
-    run.add_argument(
-        "--logger",
-        choices=LOGGERS,
-        help="also write the curves as this logger of Lightning's does, in the run's folder",
-    )
+    logger = "also write the curves as this logger of Lightning's does, in the run's folder"
+    run.add_argument("--logger", choices=LOGGERS, help=logger)
     kept = run.add_mutually_exclusive_group()
-    kept.add_argument(
-        "--no-record", action="store_true", help="of a trial: keep the record in the run's folder only"
-    )
+    trial = "of a trial: keep the record in the run's folder only"
+    kept.add_argument("--no-record", action="store_true", help=trial)
     kept.add_argument("--smoke", action="store_true", help="only train two updates; writes nothing")
     run.add_argument("--accept-changes", action="store_true", help=ACCEPT)
     run.set_defaults(handler=run_one)
@@ -67,29 +70,13 @@ def register(verbs: Verbs) -> None:
     reproduce = verbs.add_parser(
         "reproduce", help="run everything that has no record yet, then make the tables"
     )
-    targets = reproduce.add_argument(
-        "targets", nargs="*", metavar="TARGET", help="paper, table, row or experiment"
-    )
-    completed(targets, complete_experiments)
-    reproduce.add_argument("--scale", choices=SCALES, default="paper")
+    add_targets(reproduce)
     reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
     reproduce.add_argument("--list", type=Path, metavar="FILE", help="the runs of a list file, in its order")
-    reproduce.add_argument(
-        "--hours", type=float, help="stop after this time, with a checkpoint; the same command continues"
-    )
+    limit = "stop after this time, with a checkpoint; the same command continues"
+    reproduce.add_argument("--hours", type=float, help=limit)
     reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
     reproduce.set_defaults(handler=reproduce_all)
-
-
-def add_grid(parser: argparse.ArgumentParser) -> None:
-    """The argument that names values of settings; see :func:`parse_grid`."""
-    parser.add_argument(
-        "--grid",
-        action="append",
-        default=[],
-        metavar="KEY=A,B",
-        help="a run for each value; again for all pairs",
-    )
 
 
 def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
@@ -115,20 +102,14 @@ def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> li
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
     """The arguments that name an experiment, a scale and overrides."""
-    name = parser.add_argument("experiment", metavar="EXPERIMENT", help="<paper>/<recipe>; see `repro list`")
-    completed(name, complete_experiments)
-    parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    meaning = "<paper>/<recipe>; see `repro list`"
+    add(parser, "experiment", metavar="EXPERIMENT", help=meaning, words=experiments_and_papers)
+    add_scale(parser)
     parser.set_defaults(overrides=[])
     parser.epilog = (
         "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; keys that state one "
         "quantity (updates of a schedule, widths, sizes of the vocabulary) follow"
     )
-
-
-def complete_experiments(prefix: str, **_: object) -> list[str]:
-    """Shell completion: experiments and papers."""
-    names = experiments()
-    return [n for n in (*names, *sorted({n.split("/")[0] for n in names})) if n.startswith(prefix)]
 
 
 def parse_overrides(
@@ -199,10 +180,13 @@ def show_config(args: argparse.Namespace) -> None:
 
 
 def show_params(args: argparse.Namespace) -> None:
+    from repro.evidence.official import read_sizes
     from repro.experiment.parameters import count, describe
 
-    counted = count(recipe_of(args))
-    print(json.dumps([counted], indent=1) if args.json else describe(counted))
+    recipe = recipe_of(args)
+    counted = count(recipe)
+    reasons = [size.explanation for size in read_sizes() if size.experiment == recipe.experiment]
+    print(json.dumps([counted], indent=1) if args.json else describe(counted, next(iter(reasons), None)))
 
 
 def run_one(args: argparse.Namespace) -> int:
@@ -210,34 +194,8 @@ def run_one(args: argparse.Namespace) -> int:
     if seed is not None and not 0 <= seed <= LARGEST:
         raise UserError(f"--seed must be from 0 to {LARGEST}, not {seed}")
     recipe = recipe_of(args)
-    settings = [word for key, value in args.overrides for word in (f"--{key}", json.dumps(value))]
     if args.seeds is not None or args.grid:
-        flags = [
-            f"--{name}"
-            for name in ("all", "accept-changes", "no-record", "smoke")
-            if getattr(args, name.replace("-", "_"))
-        ]
-        named = (
-            SeedChoice.parse(args.seeds)
-            if args.seeds
-            else SeedChoice(1)
-            if seed is None
-            else SeedChoice(0, (seed,))
-        )
-        flags += ["--logger", args.logger] if args.logger else []
-        runs: list[tuple[str, list[str]]] = []
-        ids: list[str] = []
-        for point in parse_grid(args.grid, args.overrides):
-            one = load_recipe(args.experiment, args.scale, point)
-            words = [word for key, value in point for word in (f"--{key}", json.dumps(value))]
-            seeds = named.select(one.seeds)
-            start = [(one.run_id(s), run_words(args.experiment, args.scale, s)) for s in seeds]
-            runs += [(" ".join([run, *words]), [*begin, *words, *flags]) for run, begin in start]
-            ids += [run for run, _ in start]
-        code = run_each(runs)
-        if code == EXIT_OK:
-            print(f"compare  `repro compare {' '.join(dict.fromkeys(ids))}`")
-        return code
+        return run_grid(args)
     seed = recipe.seeds[0] if seed is None else seed
     if args.logger == "tensorboard" and not any(map(find_spec, ("tensorboard", "tensorboardX"))):
         raise UserError(
@@ -246,20 +204,42 @@ def run_one(args: argparse.Namespace) -> int:
     if args.smoke:
         from repro.experiment.run import smoke
 
-        losses, seconds = smoke(recipe, seed)
-        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}; the second took {seconds:.2f} s")
+        losses, speed = smoke(recipe, seed)
+        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}, {speed:,.0f} tokens a second")
         return EXIT_OK
-    words = ["repro", *run_words(args.experiment, args.scale, seed), *settings]
+    command = shlex.join(["repro", *run_words(args.experiment, args.scale, seed, recipe.overrides)])
     with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, shlex.join(words), request, args)
+        record = _run(recipe, seed, command, request, args)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
 
 
-def run_words(experiment: str, scale: str, seed: int) -> list[str]:
-    """The arguments of ``repro`` that run one seed, without settings."""
-    return ["run", experiment, "--scale", scale, "--seed", str(seed)]
+def run_grid(args: argparse.Namespace) -> int:
+    """Runs every point of a grid with every seed, each in a process of its own."""
+    flags = ("all", "accept-changes", "no-record", "smoke")
+    passed = [f"--{name}" for name in flags if getattr(args, name.replace("-", "_"))]
+    passed += ["--logger", args.logger] if args.logger else []
+    if args.seeds is not None:
+        choice = SeedChoice.parse(args.seeds)
+    else:
+        choice = SeedChoice(1) if args.seed is None else SeedChoice(named=(args.seed,))
+    points = [load_recipe(args.experiment, args.scale, p) for p in parse_grid(args.grid, args.overrides)]
+    chosen = [(recipe, seed) for recipe in points for seed in choice.select(recipe.seeds)]
+    runs = []
+    for recipe, seed in chosen:
+        words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
+        runs.append((" ".join([recipe.run_id(seed), *recipe.overrides]), [*words, *passed]))
+    code = run_each(runs)
+    if code == EXIT_OK:
+        ids = dict.fromkeys(recipe.run_id(seed) for recipe, seed in chosen)
+        print(f"compare  `repro compare {' '.join(ids)}`")
+    return code
+
+
+def run_words(experiment: str, scale: str, seed: int, settings: Sequence[str] = ()) -> list[str]:
+    """The arguments of ``repro`` that run one seed."""
+    return ["run", experiment, "--scale", scale, "--seed", str(seed), *settings]
 
 
 def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> int:
@@ -329,7 +309,7 @@ def _run(
     recipe: Recipe, seed: int, command: str, request: StopRequest, args: argparse.Namespace
 ) -> RunRecord:
     from repro.evidence.goals import expected
-    from repro.experiment.run import finished_record, run
+    from repro.experiment.run import run
 
     if finished_record(recipe.run_dir(seed)):
         print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
@@ -418,7 +398,7 @@ def reproduce_all(args: argparse.Namespace) -> int:
             ]
             print(f"{spec.run_id}  {', '.join(notes)}")
         return EXIT_OK
-    runs = [(s.run_id, [*run_words(s.experiment, s.scale, s.seed), *s.settings]) for s in todo.specs]
+    runs = [(s.run_id, run_words(s.experiment, s.scale, s.seed, s.settings)) for s in todo.specs]
     code = run_each(runs, args.hours or math.inf)
     if code in (EXIT_OK, EXIT_FAILED):
         from repro.report.render import write_tables

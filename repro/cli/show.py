@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import events
-from repro.cli.arguments import Verbs, completed
+from repro.cli.arguments import Verbs, add, runs_and_jobs
 from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, status
 from repro.paths import all_records_dirs, runs_dir, trials_dir
@@ -17,6 +17,7 @@ from repro.record import (
     Measurement,
     Records,
     RunRecord,
+    finished_record,
     read_record,
     read_records,
     thin,
@@ -32,15 +33,11 @@ _RUN = "run id or its beginning (all that begin so), experiment, run folder or r
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    from repro.cli.jobs import complete_runs
-
     show = verbs.add_parser(
         "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
     )
-    runs = show.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run id or its unique beginning, run folder or record file"
-    )
-    completed(runs, complete_runs)
+    one = "run id or its unique beginning, run folder or record file"
+    add(show, "runs", nargs="+", metavar="RUN", help=one, words=runs_and_jobs)
     show.add_argument("--json", action="store_true")
     show.set_defaults(handler=show_runs)
 
@@ -48,22 +45,14 @@ def register(verbs: Verbs) -> None:
     compare = verbs.add_parser(
         "compare", help="compare any number of runs: settings that differ, scores over seeds, curves"
     )
-    for verb in (plot, compare):
-        completed(verb.add_argument("runs", nargs="+", metavar="RUN", help=_RUN), complete_runs)
-        verb.add_argument(
-            "--metric", action="append", default=[], metavar="NAME", help="val/loss, ...; again for more"
-        )
+    figure = "write a figure of the curves: .svg, .png or .pdf"
     for verb, option in ((plot, "--out"), (compare, "--plot")):
-        verb.add_argument(
-            option,
-            dest="out",
-            type=Path,
-            metavar="FILE",
-            help="write a figure of the curves: .svg, .png or .pdf",
-        )
-    compare.add_argument(
-        "--csv", action="store_true", help="print a line for each run, with all of its scores"
-    )
+        add(verb, "runs", nargs="+", metavar="RUN", help=_RUN, words=runs_and_jobs)
+        metric = "val/loss, ...; again for more"
+        verb.add_argument("--metric", action="append", default=[], metavar="NAME", help=metric)
+        verb.add_argument(option, dest="out", type=Path, metavar="FILE", help=figure)
+    each = "print a line for each run, with all of its scores"
+    compare.add_argument("--csv", action="store_true", help=each)
     plot.set_defaults(handler=plot_runs)
     compare.set_defaults(handler=compare_runs)
 
@@ -197,8 +186,7 @@ def _named(word: str, records: Records) -> list[RunRecord]:
 
 def run_in(folder: Path) -> RunRecord | None:
     """The record in a run's folder, or what its events say so far."""
-    record = folder / RECORD_FILE
-    return read_record(record) if record.is_file() else unfinished(folder)
+    return finished_record(folder) or unfinished(folder)
 
 
 def unfinished(folder: Path) -> RunRecord | None:

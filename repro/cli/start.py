@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, completed
-from repro.cli.results import complete_papers
+from repro.cli.arguments import Verbs, add
 from repro.cli.runs import require_writable, run_words
 from repro.errors import UserError
-from repro.paths import SHARED, files_in, results_dir, runs_dir
+from repro.paths import SHARED, files_in, published_files, results_dir, runs_dir
 from repro.recipe import load_recipe
-from repro.record import RECORD_FILE, RunRecord, read_record, write_atomic
+from repro.record import RunRecord, finished_record, write_atomic
 from repro.training.stop_request import StopRequest
 
 TEMPLATE = Path(__file__).with_name("project_template")
@@ -33,7 +32,7 @@ def register(verbs: Verbs) -> None:
         "tour",
         help="run one small experiment for each paper's idea, with its picture (about 15 minutes on 2 cores)",
     )
-    completed(tour.add_argument("--paper", metavar="PAPER", help="only this one"), complete_papers)
+    add(tour, "--paper", metavar="PAPER", help="only this one", words=published_files)
     tour.set_defaults(handler=take_tour)
 
     init = verbs.add_parser(
@@ -75,23 +74,16 @@ def take_tour(args: argparse.Namespace) -> None:
 def apart(folder: Path) -> Iterator[Path]:
     """Writes runs and records below a separate folder, which no table reads, and sends nothing to W&B."""
     results = str(folder / "results")
-    own = {
-        "REPRO_RUNS": str(folder),
-        "REPRO_RESULTS": results,
-        "REPRO_TRIALS": results,
-        "WANDB_MODE": "disabled",
-    }
-    before = {name: os.environ.get(name) for name in own}
-    os.environ.update(own)
+    before = dict(os.environ)
+    os.environ.update(
+        REPRO_RUNS=str(folder), REPRO_RESULTS=results, REPRO_TRIALS=results, WANDB_MODE="disabled"
+    )
     try:
         require_writable(results_dir() / "runs")
         yield folder
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def _run(tour: "Tour", experiment: str) -> None:
@@ -107,8 +99,7 @@ def _run(tour: "Tour", experiment: str) -> None:
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
     """Returns the records of a stage's finished runs, by name."""
     folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
-    paths = {name: folder / RECORD_FILE for name, folder in folders.items()}
-    return {name: read_record(path) for name, path in paths.items() if path.is_file()}
+    return {name: record for name, folder in folders.items() if (record := finished_record(folder))}
 
 
 def minutes_left(tour: "Tour", stage: "TourStage") -> float:
@@ -142,11 +133,12 @@ def _result_of(
 
 def _attention(tour: "Tour", stage: "TourStage") -> bytes:
     """The attention of a stage's first run while it translates the stage's line."""
-    from repro.experiment.trained import draw_attention, load_trained, translate_batch
+    from repro.experiment.trained import best_translations, draw_attention, load_trained
 
     first = next(iter(stage.runs.values()))
     trained = load_trained(str(load_recipe(first, tour.scale).run_dir(tour.seed)))
-    return draw_attention(trained, stage.attention, translate_batch(trained, [stage.attention])[0])
+    ((_, translation),) = best_translations(trained, [stage.attention])
+    return draw_attention(trained, stage.attention, translation)
 
 
 def make_project(args: argparse.Namespace) -> None:

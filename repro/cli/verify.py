@@ -28,16 +28,13 @@ def register(verbs: Verbs) -> None:
     check = verbs.add_parser(
         "check", help="check the laws of a mixer, also of one in a plugin of the project"
     )
-    check.add_argument(
-        "name", metavar="CLASS", help="mymix.Alibi; Alibi, if one plugin has it; repro.nn.FullAttention"
-    )
-    check.add_argument(
-        "--init", default="{}", metavar="YAML", help="arguments besides the width: '{n_heads: 3}'"
-    )
+    path = "mymix.Alibi; Alibi, if one plugin has it; repro.nn.FullAttention"
+    check.add_argument("name", metavar="CLASS", help=path)
+    init = "arguments besides the width: '{n_heads: 3}'"
+    check.add_argument("--init", default="{}", metavar="YAML", help=init)
     check.add_argument("--d-model", type=int, default=12, metavar="N", help="width (default 12)")
-    check.add_argument(
-        "--loop", metavar="FUNCTION", help="a naive form, mymix.naive: law III; see docs/extending.md"
-    )
+    naive = "a naive form, mymix.naive: law III; see docs/extending.md"
+    check.add_argument("--loop", metavar="FUNCTION", help=naive)
     check.set_defaults(handler=check_laws)
 
 
@@ -91,15 +88,11 @@ def verify_record(args: argparse.Namespace) -> int:
         facts = {"run_id": record.run_id, "commit": record.commit}
         print(json.dumps([asdict(outcome) | asdict(result) | facts], indent=1))
     else:
-        lines = [
-            f"outcome   {result.outcome}",
-            f"record    {outcome.record}",
-            f"numbers   {result.compared} compared",
-        ]
-        lines += [f"differs   {line}" for line in differences] + [
-            f"build     {line}" for line in result.build
-        ]
-        print("\n".join(lines))
+        print(f"outcome   {result.outcome}\nrecord    {outcome.record}\nnumbers   {result.compared} compared")
+        for line in differences:
+            print(f"differs   {line}")
+        for line in result.build:
+            print(f"build     {line}")
     return EXIT_FAILED if result.outcome in (DIFFERS, FAILED) else EXIT_OK
 
 

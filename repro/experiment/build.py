@@ -106,7 +106,9 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
     try:
         config = _parse(parser, sections)
         if "trainer" in sections:  # before a schedule misses its updates
-            _check_updates(config.trainer.get("max_steps"))
+            count = config.trainer.get("max_steps")
+            if count is None or count < 1:
+                raise ValueError(f"trainer.max_steps must be at least 1 update, not {count}")
         with torch.device("meta") if meta else contextlib.nullcontext():
             built = parser.instantiate(config)
         check_makers(built["model"])
@@ -198,12 +200,6 @@ def explain(message: str) -> str:
     return one_line(message, (*HEADER, *SECTIONS, *keys), importable())
 
 
-def _check_updates(count: int | None) -> None:
-    """Raises ValueError unless a recipe says how many updates it trains for, at least one."""
-    if count is None or count < 1:
-        raise ValueError(f"trainer.max_steps must be at least 1 update, not {count}")
-
-
 @functools.cache
 def _parser(sections: frozenset[str]) -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
@@ -225,9 +221,8 @@ def _parser(sections: frozenset[str]) -> ArgumentParser:
 
 def _parse(parser: ArgumentParser, sections: Config) -> Namespace:
     """Parses the given keys only. Constructors fill in their defaults themselves, in less than half the time."""
-    noise = io.StringIO()
     try:
-        with contextlib.redirect_stderr(noise):
+        with contextlib.redirect_stderr(io.StringIO()):
             # a copy, since the parser writes into what it is given
             return parser.parse_object(copy.deepcopy(sections), defaults=False)
     except Exception as error:  # jsonargparse raises several kinds; each is bad input

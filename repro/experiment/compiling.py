@@ -1,7 +1,7 @@
 """``compile: true``: the layers and the losses of a training step by ``torch.compile``."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import wraps
 from shutil import which
 from types import MethodType
@@ -55,17 +55,12 @@ def require_compilable(task: nn.Module) -> None:
     stacks = [module for module in task.modules() if isinstance(module, ResidualStack)]
     if not stacks:
         raise ValueError("compile: this network has no stack of layers to compile; leave compile out")
-    for module in (deciding for stack in stacks for deciding in _deciding(stack)):
+    mixers = [layer["mix"].body for stack in stacks for layer in stack.each()]
+    for module in (*stacks, *mixers):
         if type(module) not in (ResidualStack, *TRACED):
             name = type(module).__name__
             reason = EAGER.get(name, "it is not among the classes that were tried")
             raise ValueError(f"compile: {name} runs eagerly, since {reason}; leave compile out")
-
-
-def _deciding(stack: ResidualStack) -> Iterator[nn.Module]:
-    """The stack and its mixers."""
-    yield stack
-    yield from (layer["mix"].body for layer in stack.each())
 
 
 def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: bool = False) -> None:

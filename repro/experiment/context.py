@@ -14,13 +14,9 @@ from repro.batches import Kind
 from repro.data.core.draws import Int64s
 from repro.data.core.stream_data import StreamData
 from repro.errors import UserError
-from repro.experiment import checkpoint
-from repro.experiment.build import build
-from repro.experiment.trained import find_run, read_weights
-from repro.experiment.trainer import vocabulary_hash
+from repro.experiment.trained import load_with_data
 from repro.models import DecoderLM
 from repro.paths import runs_dir
-from repro.recipe import Recipe
 from repro.tasks.language.context import (
     THRESHOLD,
     longest_window,
@@ -74,41 +70,25 @@ class LoadedRun:
         place = self.folder.resolve()
         return str(place.relative_to(home) if place.is_relative_to(home) else self.folder)
 
-    def split(self, kind: Kind) -> str:
-        """The data's name of the split that serves as ``train``, ``val`` or ``test``."""
-        return self.data.split(kind)
-
     def text(self, kind: Kind) -> str:
         """A description of the text: the data set, its vocabulary and the split."""
         name = "/".join(part for part in (self.data.store_name, self.data.variant) if part)
         digest = self.data.manifest_sha256[:8]
-        return f"split {self.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
+        return f"split {self.data.split(kind)} of {name} ({digest}, a vocabulary of {self.data.vocab_size})"
 
 
 def load_reader(word: str, scale: str | None = None, seed: int | None = None) -> LoadedRun:
     """Loads a finished run of a language model with its data; onto a GPU where there is one.
 
-    Args:
-        word: see :func:`repro.experiment.trained.find_run`.
-        scale: of an experiment.
-        seed: of an experiment.
-
     Raises:
-        UserError: no such run, a run of another kind, a damaged model file, or data that are missing or differ from
-            those of its training.
+        UserError: a run of another kind, and the errors of :func:`repro.experiment.trained.load_with_data`.
     """
-    folder = find_run(word, scale, seed)
-    path, loaded = read_weights(folder)
-    checkpoint.check_stamp(path, loaded, None, None)
-    parts = build(Recipe(word, scale or "", loaded["config"]))
+    folder, parts = load_with_data(word, scale, seed)
     net = parts.task.net
     if not isinstance(parts.data, StreamData) or not isinstance(net, DecoderLM):
         raise UserError(
             f"{word} holds a {type(parts.task).__name__}, not a language model over streams of text"
         )
-    parts.data.prepare_data()
-    checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
-    parts.task.load_state_dict(loaded["state_dict"])
     net.eval().requires_grad_(False)
     return LoadedRun(folder, net.to("cuda" if torch.cuda.is_available() else "cpu"), parts.data)
 
@@ -167,7 +147,8 @@ def compare(
         UserError: runs that cannot be compared, or too little text.
     """
     require_group(readers, settings)
-    data, split = readers[0].data, readers[0].split(settings.split)
+    data = readers[0].data
+    split = data.split(settings.split)
     places, tokens = spread_places(data, split, settings.places, settings.longest), data.tokens(split)
 
     @cache

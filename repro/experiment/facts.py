@@ -1,9 +1,12 @@
 """Facts about the machine of a run: versions, hardware, memory. No host, user or path names."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import resource
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,10 +33,8 @@ def versions() -> dict[str, str]:
     """Versions of Python, of the packages that can change a number, of an installed wheel and of plugins."""
     installed = {"python": platform.python_version()}
     for name in PACKAGES:
-        try:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
     plugins = {f"plugin {name}": f"sha256:{sha256}" for name, sha256 in hashes().items()}
     return installed | release() | plugins
 
@@ -58,14 +59,11 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    named = (
+        re.search(r"^model name\s*:(.+)", info.read_text(encoding="utf-8"), re.M) if info.exists() else None
+    )
+    return " ".join(named[1].split()) if named else platform.processor() or platform.machine()
 
 
 def peak_bytes() -> int:

@@ -1,6 +1,5 @@
 """The initial weights of a run: pretrained, or of another run, or the whole state of another run."""
 
-from pathlib import Path
 from typing import Any
 
 from repro.data.sets.weights.weight_data import open_weights
@@ -13,7 +12,7 @@ from repro.models.body import Body
 from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
-from repro.record import RECORD_FILE, read_record
+from repro.record import finished_record
 from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 
 _BODY = "net.body."
@@ -41,43 +40,28 @@ def begin_from(recipe: Recipe, seed: int, task: AnyTask, vocabulary: str | None)
         return None
     before = load_recipe(recipe.start_from, recipe.scale)
     folder = before.run_dir(seed)
-    if not (folder / RECORD_FILE).is_file():
+    record = finished_record(folder)
+    if record is None:
         raise UserError(
             f"{recipe.experiment} starts from {before.run_id(seed)}, which has not finished here; run it first: "
             f"repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
-    record = read_record(folder / RECORD_FILE)
-    weights = _model_of(folder, before, None if recipe.start_with == "body" else vocabulary)
+    loaded = read(folder / MODEL_FILE)
+    known = None if recipe.start_with == "body" else vocabulary
+    checkpoint.check_stamp(folder / MODEL_FILE, loaded, before.signature, known)
+    weights: dict[str, Any] = loaded["state_dict"]
     try:
         if recipe.start_with == "body":
-            fill(_body_of(recipe, task), _below(_BODY, weights))
+            body = {n.removeprefix(_BODY): value for n, value in weights.items() if n.startswith(_BODY)}
+            if not body:
+                raise ValueError("that run's network has no body")
+            fill(_body_of(recipe, task), body)
         else:
             task.load_state_dict(weights)
     except (RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UserError(f"{recipe.experiment} cannot start from {before.run_id(seed)}: {reason}") from None
     return {"run_id": record.run_id, "checkpoint_sha256": str(record.checkpoint_sha256)}
-
-
-def _model_of(folder: Path, before: Recipe, vocabulary: str | None) -> dict[str, Any]:
-    """Loads the final weights of a finished run and checks that they belong to it."""
-    path = folder / MODEL_FILE
-    loaded = read(path)
-    checkpoint.check_stamp(path, loaded, before.signature, vocabulary)
-    weights: dict[str, Any] = loaded["state_dict"]
-    return weights
-
-
-def _below(prefix: str, weights: dict[str, Any]) -> dict[str, Any]:
-    """Tensors of one part of a network, by its own names.
-
-    Raises:
-        ValueError: there are none.
-    """
-    part = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
-    if not part:
-        raise ValueError("that run's network has no body")
-    return part
 
 
 def _body_of(recipe: Recipe, task: AnyTask) -> Body:

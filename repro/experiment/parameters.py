@@ -6,45 +6,29 @@ from torch import nn
 
 from repro.experiment.build import build_task
 from repro.models.classifier import Classifier, groups
-from repro.nn import Vocabulary
 from repro.paths import published_files
 from repro.recipe import Recipe
 from repro.yamls import read_yaml
 
 
 def count(recipe: Recipe) -> dict[str, Any]:
-    """Parameters by part and kind, the published count of the row reproduced, and the difference.
+    """Parameters by part, the published count of the row reproduced, and the difference.
 
-    Shared parameters count once. ``parts`` sums to ``total``, and so does ``kinds``; ``trained`` sums to
-    ``trained_total``, and is empty for networks without groups to train.
+    Shared parameters count once. ``parts`` sums to ``total``; ``trained`` sums to ``trained_total``, and is empty for
+    networks without groups to train.
     """
-    task = build_task(recipe, meta=True)
-    net = task.module
+    net = build_task(recipe, meta=True).module
     parts = {name: _size(child) for name, child in net.named_children() if _size(child)}
-    kinds: dict[str, int] = {}
-    counted: set[int] = set()
-    for module in net.modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            if id(parameter) not in counted:
-                counted.add(id(parameter))
-                kind = _kind(module, name)
-                kinds[kind] = kinds.get(kind, 0) + parameter.numel()
-    total = _size(net)
-    published = published_count(recipe)
-    vocabulary = next((m for name, m in net.named_children() if name == "vocabulary"), None)
+    total, published = _size(net), published_count(recipe)
     return {
         "experiment": recipe.experiment,
         "scale": recipe.scale,
         "total": total,
         "parts": parts,
-        "kinds": kinds,
         "trained": trained(net) if isinstance(net, Classifier) else {},
         "trained_total": sum(p.numel() for p in net.parameters() if p.requires_grad),
         "published": published,
         "difference": None if published is None else total - published,
-        "vocabulary": task.vocabulary_size,
-        # An adaptive vocabulary has no such number: its tokens have vectors of different widths.
-        "per_token": _size(vocabulary) // vocabulary.size if isinstance(vocabulary, Vocabulary) else None,
     }
 
 
@@ -83,53 +67,24 @@ def _size(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
-def _kind(module: nn.Module, name: str) -> str:
-    if isinstance(module, nn.Embedding):
-        return "embeddings"
-    if isinstance(module, nn.LayerNorm):
-        return "norms"
-    return "biases" if name == "bias" else "matrices"
-
-
-def describe(counted: dict[str, Any]) -> str:
-    """Describes the count for the terminal, with possible explanations of a difference."""
-    lines = [f"{counted['experiment']} ({counted['scale']})", ""]
-    for group in ("parts", "kinds"):
-        lines += [f"  {name:<12} {size:>15,}" for name, size in counted[group].items()]
-        lines.append(f"  {'total':<12} {counted['total']:>15,}\n")
+def describe(counted: dict[str, Any], explanation: str | None = None) -> str:
+    """Describes a count for the terminal; ``explanation`` says why it differs from the published one."""
+    rows = [(name, f"{size:,}", "") for name, size in counted["parts"].items()]
+    rows.append(("total", f"{counted['total']:,}", ""))
     if counted["trained"]:
-        lines += [f"  {name:<12} {size:>15,}   trained" for name, size in counted["trained"].items()]
-        lines.append(f"  {'total':<12} {counted['trained_total']:>15,}   trained\n")
-    published = counted["published"]
+        rows += [(name, f"{size:,}", "trained") for name, size in counted["trained"].items()]
+        rows.append(("total", f"{counted['trained_total']:,}", "trained"))
+    published, difference = counted["published"], counted["difference"]
     if published is None:
-        return "\n".join([*lines, "no count is published for this row" if counted["scale"] == "paper"
-                          else f"no count is published at scale {counted['scale']}"])  # fmt: skip
-    lines.append(f"  {'published':<12} {published:>15,}   as printed, rounded to {unit_of(published):,}")
-    lines.append(
-        f"  {'difference':<12} {counted['difference']:>+15,}   {counted['difference'] / published:+.2%}"
-    )
-    if abs(counted["difference"]) <= unit_of(published) // 2:
-        lines.append("\nequal to the printed count within its rounding")
-    elif counted["per_token"]:
-        lines += ["", *_vocabulary_lines(counted)]
+        conclusion = f"no count is published at scale {counted['scale']} for this row"
     else:
-        lines.append("\nthe header of the recipe says why")
-    return "\n".join(lines)
-
-
-def _vocabulary_lines(counted: dict[str, Any]) -> list[str]:
-    """The vocabulary at which this network would have the published count, over the range of its rounding."""
-    size, width, half = counted["vocabulary"], counted["per_token"], unit_of(counted["published"]) // 2
-    missing = -counted["difference"]
-    tokens, rest = divmod(missing, width)
-    low, high = (size + (missing + sign * half) / width for sign in (-1, 1))
-    return [
-        "The paper does not state the vocabulary of its counts. All other parts are fixed by its table, and a",
-        f"token costs {width:,} parameters, so the difference is {tokens:+,} tokens and {rest} parameters:",
-        f"{missing:,} = {tokens:,} × {width:,} + {rest}.",  # noqa: RUF001
-        f"The published count belongs to a vocabulary of about {size + tokens:,} ({low:,.0f} to {high:,.0f}",
-        f"with rounding); ours has {size:,}.",
-    ]
+        rows.append(("published", f"{published:,}", f"as printed, rounded to {unit_of(published):,}"))
+        rows.append(("difference", f"{difference:+,}", f"{difference / published:+.2%}"))
+        is_equal = abs(difference) <= unit_of(published) // 2
+        reason = explanation or "the header of the recipe says why"
+        conclusion = "equal to the printed count within its rounding" if is_equal else reason
+    lines = [f"  {name:<12} {size:>15}   {remark}".rstrip() for name, size, remark in rows]
+    return "\n".join([f"{counted['experiment']} ({counted['scale']})", "", *lines, "", conclusion])
 
 
 def unit_of(published: int) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from repro.data.core.datamodule import DataModule
 from repro.events import Event, EventLog, attempts, read
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
@@ -112,20 +111,15 @@ def profiles_of(current: Run) -> dict[str, list[float]]:
         return {}
 
 
-def data_facts(data: DataModule) -> dict[str, Any]:
-    """The description of a datamodule: name, hash of its manifest, counts."""
-    return {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts}
-
-
 def known_at_start(current: Run) -> dict[str, Any]:
     """Fields of the record that are known before training; none names a path, a host or a user."""
-    trainer = current.trainer
+    trainer, data = current.trainer, current.parts.data
     devices = trainer.num_devices * trainer.num_nodes
     return {
         "commit": current.source.commit,
         "dirty": current.source.dirty,
         "code_sha256": current.source.sha256,
-        "data": data_facts(current.parts.data),
+        "data": {"name": data.store_name, "manifest_sha256": data.manifest_sha256, "counts": data.counts},
         "start_from": current.stamper.origin,
         "versions": facts.versions(),
         "hardware": facts.hardware(devices, trainer.num_nodes, trainer.strategy.root_device),
@@ -175,9 +169,8 @@ def write_last_events(
     log: EventLog, result: RunRecord, task: AnyTask, outputs: str | None, published: Mapping[str, float]
 ) -> None:
     """Adds the final numbers, samples of outputs, and pictures, which are files beside the events."""
-    values = {
-        m.name: m.value for m in reversed(result.metrics)
-    }  # of two of one name the first, as in the tables
+    # of two of one name the first, as in the tables
+    values = {m.name: m.value for m in reversed(result.metrics)}
     log.append("test", result.steps, values)
     columns, rows = task.samples()
     if rows:

@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import lightning.pytorch as pl
 import torch
 import yaml
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -28,9 +27,10 @@ from repro.files import lock
 from repro.ledger import start as note_start
 from repro.paths import results_dir
 from repro.recipe import Recipe
-from repro.record import RECORD_FILE, RunRecord, made_by, read_record, write_atomic
+from repro.record import RunRecord, finished_record, made_by, write_atomic
 from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at
+from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO, await_files
 from repro.training.events import EventLogger
 from repro.training.finite import Finite
@@ -99,35 +99,20 @@ def smoke(recipe: Recipe, seed: int) -> tuple[list[float], float]:
     """Trains two updates from random weights, without validation and test; writes nothing.
 
     Returns:
-        The losses, and the seconds of the second update.
+        The losses, and target tokens a second in the second update.
 
     Raises:
         UserError: a recipe that cannot be built, or a missing store.
     """
     quiet()
     parts = prepare(recipe, seed).parts
-    steps = UpdateTimes()
+    curves = Curves(every_steps=1)
     arguments = {**parts.trainer, "max_steps": 2, "limit_val_batches": 0, "enable_progress_bar": False}
     with tempfile.TemporaryDirectory() as folder:
-        trainer = make_trainer(arguments, [Finite(), steps], Path(folder), DurableIO())
+        trainer = make_trainer(arguments, [Finite(), curves], Path(folder), DurableIO())
         trainer.fit(parts.task, datamodule=parts.data)
     part()
-    return steps.losses, steps.ends[-1] - steps.ends[-2]
-
-
-class UpdateTimes(pl.Callback):
-    """Collects the loss of each update (of its last batch, where gradients are accumulated) and when it ended."""
-
-    def __init__(self) -> None:
-        self.losses: list[float] = []
-        self.ends: list[float] = []
-
-    def on_train_batch_end(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        if trainer.global_step > len(self.losses):
-            self.losses.append(float(outputs["loss"]))
-            self.ends.append(time.monotonic())
+    return [loss for _, loss in curves.curves["train/loss"]], curves.latest["train/tokens_per_s"]
 
 
 def ready(current: Run, accept_changes: bool = False) -> Resume:
@@ -240,12 +225,6 @@ def part() -> None:
         torch.distributed.destroy_process_group()
 
 
-def finished_record(folder: Path) -> RunRecord | None:
-    """The record of a run that is done, or None; a UserError where it is damaged."""
-    path = folder / RECORD_FILE
-    return read_record(path) if path.exists() else None
-
-
 @contextlib.contextmanager
 def reported(current: Run) -> Iterator[None]:
     """Notes in the events how an unsuccessful run ended."""
@@ -312,8 +291,5 @@ def _drop_if_empty(folder: Path) -> None:
     """Removes a run's folder that holds only its lock: a refused run leaves nothing."""
     if [path.name for path in folder.iterdir()] == [".lock"]:
         (folder / ".lock").unlink()
-        for path in (folder, *folder.parents):
-            try:
-                path.rmdir()
-            except OSError:
-                return
+        with contextlib.suppress(OSError):
+            os.removedirs(folder)

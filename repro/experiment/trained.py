@@ -14,9 +14,10 @@ from repro.data.core.batches import source_batch
 from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, read
 from repro.experiment import checkpoint
-from repro.experiment.build import AnyTask, build_task
+from repro.experiment.build import AnyTask, Parts, build, build_task
 from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
+from repro.experiment.trainer import vocabulary_hash
 from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
 from repro.nn.layers.folding import fold
@@ -70,18 +71,6 @@ class Trained:
             return AS_BUILT
         tested = self.task.protocols[""]
         return tested.settings if tested.mem_len else CallSettings(memory=MemorySettings(self.seq_len))
-
-    def require_places(self, tokens: int) -> None:
-        """Refuses a text longer than the positions that a network has learned.
-
-        Raises:
-            UserError: names the longest.
-        """
-        longest = longest_window(self.task.module)
-        if longest is not None and tokens > longest:
-            raise UserError(
-                f"prompt and continuation have {tokens} tokens, the model learned {longest} positions; lower --max-new"
-            )
 
     def encode(self, line: str) -> list[int]:
         """Token ids of a source line, without the end symbol.
@@ -158,6 +147,29 @@ def _is_plain(word: str) -> bool:
     return not word.startswith("/") and ".." not in word.split("/") and not set(word) & set("*?[")
 
 
+def load_with_data(word: str, scale: str | None = None, seed: int | None = None) -> tuple[Path, Parts]:
+    """Loads a run with the data it was trained on.
+
+    Args:
+        word: see :func:`find_run`.
+        scale: of an experiment.
+        seed: of an experiment.
+
+    Returns:
+        The run's folder and its objects, with the final weights.
+
+    Raises:
+        UserError: no such run, a damaged model file, or data that are missing or differ from those of its training.
+    """
+    folder = find_run(word, scale, seed)
+    path, loaded = read_weights(folder)
+    parts = build(Recipe(word, scale or "", loaded["config"]))
+    parts.data.prepare_data()
+    checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
+    parts.task.load_state_dict(loaded["state_dict"])
+    return folder, parts
+
+
 def load_trained(word: str, scale: str | None = None, seed: int | None = None) -> Trained:
     """Loads a run; see :func:`read_weights`.
 
@@ -193,15 +205,12 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
     )
 
 
-def translate_batch(trained: Trained, lines: list[str], beam: int | None = None) -> list[str]:
-    """Translates each source line by beam search with the settings of the recipe's test."""
-    return [text for _, text in best_translations(trained, lines, beam)]
-
-
 def best_translations(
     trained: Trained, lines: list[str], beam: int | None = None, n_best: int = 1
 ) -> list[tuple[float, str]]:
     """Scores and texts of the N best translations of each line, one line after the other.
+
+    Beam search has the settings of the recipe's test where ``beam`` is None.
 
     Raises:
         UserError: N is not 1 to the beam.
@@ -279,7 +288,11 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         )
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
-    trained.require_places(len(prompt) + sampling.max_new)
+    tokens, longest = len(prompt) + sampling.max_new, longest_window(net)
+    if longest is not None and tokens > longest:
+        raise UserError(
+            f"prompt and continuation have {tokens} tokens, the model learned {longest} positions; lower --max-new"
+        )
     prompts = [prompt] * samples
     drawn_rows = continue_prompt(net, prompts, sampling.max_new, end, draw, trained.settings).ids
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

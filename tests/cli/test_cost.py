@@ -1,11 +1,9 @@
-"""cost, and its line in a dry run."""
+"""The verb cost."""
 
 import pytest
 
-from tests.launch.fake_cluster import cluster, small_project
 from tests.workshop import PAPER, PROJECT, TINY, Workshop, call
 
-__all__ = ["cluster", "small_project"]
 BASE = f"{PAPER}/base"
 
 
@@ -49,28 +47,6 @@ def test_settings_change_the_cost(checkout: Workshop) -> None:
 )
 def test_bad_input_is_one_line(checkout: Workshop, words: tuple[str, ...], parts: tuple[str, ...]) -> None:
     call("cost", *words).refused(*parts)
-
-
-def test_a_dry_run_counts_what_it_would_submit(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, small_project: None
-) -> None:
-    folder = workshop.root / "clusters"
-    folder.mkdir()
-    (folder / "site.yaml").write_text('time: "01:00:00"\ngpus_per_node: 1\n')
-    monkeypatch.setenv("REPRO_CLUSTERS", str(folder))
-    words = ("submit", TINY, "--cluster", "site", "--scale", "cpu", "--dry-run", "--cost")
-
-    def line(*more: str) -> str:
-        (result,) = [one for one in call(*words, *more).err.splitlines() if one.startswith("cost: ")]
-        return result
-
-    (one,) = call("cost", TINY, "--scale", "cpu", "--json").json()
-    assert "FLOP of training" in line("--seeds", "1")
-    assert "H100" in line("--seeds", "1")
-    assert line("--seeds", "1") != line("--seeds", "2")
-    assert one["flops"] > 0
-    call(*(word for word in words if word != "--dry-run")).refused("--cost goes with --dry-run")
-    call(*words, "--model.net.widht", "3").refused("widht")
 
 
 @pytest.mark.parametrize("strategy", ["fsdp", "deepspeed_stage_2"])

@@ -11,7 +11,7 @@ import torch
 from repro.data.prepare import open_store
 from repro.experiment import checkpoint
 from repro.experiment.build import build_task
-from repro.experiment.trained import load_trained, translate_batch
+from repro.experiment.trained import best_translations, load_trained
 from repro.models.generate import Hypotheses
 from repro.recipe import load_recipe
 from repro.training.checkpoints import read
@@ -159,8 +159,8 @@ def test_a_language_model_continues_prompts_and_does_not_translate(own_run: Trai
 def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:
     loaded = load_trained(TINY)
     lines = ["one", "the twenty-third of September nineteen ninety-nine", "five"]
-    together = translate_batch(loaded, lines, beam=2)
-    assert together == [translate_batch(loaded, [line], beam=2)[0] for line in lines]
+    together = [text for _, text in best_translations(loaded, lines, beam=2)]
+    assert together == [best_translations(loaded, [line], beam=2)[0][1] for line in lines]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_run_takes_several_seeds_each_in_its_own_process(workshop: Workshop, ask
     begun, _ = asked
     output = call("run", TINY, "--scale", "cpu", "--seeds", "11-12,3", "--trainer.max_steps", "1")
     assert output.code == 0, output.err
-    assert begun == [tiny_words(seed, "--trainer.max_steps", "1") for seed in (11, 12, 3)]
+    assert begun == [tiny_words(seed, "--trainer.max_steps=1") for seed in (11, 12, 3)]
     begun.clear()
     workshop.recipe("{seeds: 11-15, set: {trainer.max_steps: 2}}", scale="cpu")
     call("run", TINY, "--scale", "cpu", "--seeds", "2")

@@ -48,7 +48,7 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     said = call("run", TINY, "--scale", "cpu", "--seeds", "101-102", "--grid", "model.net.dropout=0.1,0.2")
     assert said.code == 0, said.err
     assert said.out.count(f"{TINY}/cpu/s101-") == 2 * 2, "as it starts, and in the last line"
-    assert "--model.net.dropout 0.2" in said.out
+    assert "--model.net.dropout=0.2" in said.out
     figure = workshop.root / "both.svg"
     said = call("compare", f"{TINY}/cpu", "--metric", "test/loss", "--plot", str(figure))
     lines = said.out.splitlines()

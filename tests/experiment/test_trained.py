@@ -5,7 +5,7 @@ import torch
 from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
-from repro.experiment.trained import load_trained, translate_batch
+from repro.experiment.trained import best_translations, load_trained
 from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.layers.sublayer import WeightedShortcut
 from repro.recipe import load_recipe
@@ -33,4 +33,4 @@ def test_weighted_shortcuts_are_folded_away_where_a_model_is_used(workshop: Work
     with torch.no_grad():
         a, b = (net.eval()(ids, lengths, target).y for net in (trained.task.net, unfolded.net))
     assert float((a - b).abs().max()) < 1e-4
-    assert len(translate_batch(trained, LINES)) == 3
+    assert len(best_translations(trained, LINES)) == 3

@@ -10,9 +10,8 @@ from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.experiment.build import build
 from repro.experiment.costs.batches import BatchSize, whole_size
-from repro.experiment.costs.gpus import Gpu, gpu_of
 from repro.experiment.costs.measured import Row, rows_of
-from repro.experiment.costs.roofline import UPDATE_S, Arithmetic, arithmetic_of, update_seconds
+from repro.experiment.costs.roofline import UPDATE_S, Arithmetic, Gpu, arithmetic_of, gpu_of, update_seconds
 from repro.experiment.costs.step import StepCost, cache_key, step_cost
 from repro.nn import BidirectionalLSTM
 from repro.recipe import Recipe

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.benchmark import Timer
 
 from repro.batches import Batch, ExampleBatch, PairBatch
 from repro.data.core.examples import ExampleData
@@ -19,9 +20,8 @@ from repro.experiment.build import Parts, build
 from repro.experiment.compiling import compile_training, require_compilable
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.experiment.costs.estimate import Cost
-from repro.experiment.costs.gpus import GIB, Gpu
 from repro.experiment.costs.measured import FILE, Row, read_rows, shape_of
-from repro.experiment.costs.roofline import Arithmetic
+from repro.experiment.costs.roofline import GIB, Arithmetic, Gpu
 from repro.experiment.costs.step import attach, fill_memories
 from repro.files import write_atomic
 from repro.nn.vocabularies.clusters import typical_ids
@@ -30,7 +30,7 @@ from repro.recipe import Recipe
 from repro.tasks.costs.flops import peak_flops
 
 COMPARED = 3  # updates without dropout, whose losses are compared
-WARM, TIMED, LONGEST_S = 5, 20, 15.0  # updates; seconds of the timed ones, of which there are 3 at least
+TIMED, LONGEST_S = 20, 15.0  # updates; seconds of the timed ones, of which there are 3 at least
 
 
 class Variant(NamedTuple):
@@ -139,7 +139,7 @@ def measured(cost: Cost, variant: Variant, device: torch.device) -> Row:
         for phase in cost.phases:
             del update
             update = updates(cost.recipe, phase.size, parts, variant, device)
-            row["seconds"].append(seconds_of(update, device))
+            row["seconds"].append(seconds_of(update))
         flops = cost.step.flops / row["seconds"][-1]
         most = peak_flops(device_name(device), variant.precision, variant.rounded)
         return row | {"mfu": flops / most if most else None, **gpu_facts(update, device)}
@@ -211,26 +211,11 @@ def updates(
     return update
 
 
-def seconds_of(update: Callable[[], Tensor], device: torch.device) -> float:
-    """Mean seconds of an update, after some that are not timed."""
-    for _ in range(WARM - 1):
-        update()
-    one = _timed(update, 1, device)
-    return _timed(update, min(max(round(LONGEST_S / one), 3), TIMED), device)
-
-
-def _timed(update: Callable[[], Tensor], times: int, device: torch.device) -> float:
-    _wait(device)
-    began = time.perf_counter()
-    for _ in range(times):
-        update()
-    _wait(device)
-    return (time.perf_counter() - began) / times
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def seconds_of(update: Callable[[], Tensor]) -> float:
+    """Mean seconds of an update after five that do not count; torch's timer waits for the GPU."""
+    timer = Timer("update()", globals={"update": update}, num_threads=torch.get_num_threads())
+    one = timer.timeit(1).mean  # the third update; two precede each measurement
+    return timer.timeit(min(max(round(LONGEST_S / one), 3), TIMED)).mean
 
 
 def gpu_facts(update: Callable[[], Tensor], device: torch.device) -> Row:
@@ -240,7 +225,7 @@ def gpu_facts(update: Callable[[], Tensor], device: torch.device) -> Row:
     torch.cuda.reset_peak_memory_stats(device)
     with profile(activities=[ProfilerActivity.CUDA]) as watched:
         update()
-        _wait(device)
+        torch.cuda.synchronize(device)
     launches = sum(event.device_type == DeviceType.CUDA for event in watched.events() or [])
     return {"launches": launches, "peak_bytes": torch.cuda.max_memory_allocated(device)}
 

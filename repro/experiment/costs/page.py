@@ -1,46 +1,28 @@
 """The page ``docs/cost.md``: what reproducing each paper costs."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+from jinja2 import Template
 from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
-from repro.experiment.costs.gpus import USABLE, Gpu, gpu_named
-from repro.experiment.costs.roofline import BANDWIDTH, KERNEL_S, LAUNCH_S, REACHED, UPDATE_S, Arithmetic
+from repro.experiment.costs.roofline import (
+    BANDWIDTH,
+    KERNEL_S,
+    LAUNCH_S,
+    REACHED,
+    UPDATE_S,
+    USABLE,
+    Arithmetic,
+    Gpu,
+    gpu_named,
+)
 from repro.experiment.costs.show import fitting, flops, number, size
 from repro.seeds import SeedChoice
 
 SEEDS = 3
 H100 = gpu_named("H100")
-
-HEAD = """# What reproducing each paper costs
-
-Made by `repro cost --markdown > docs/cost.md`. `repro cost TARGET` gives the same for one recipe, for other GPUs
-(`--gpu`) and as JSON; it takes settings such as `--data.batch_tokens 50000`. {measured}
-
-- **FLOPs** are counted on torch's meta device: one update of the recipe's own network, loss and optimiser, with batches
-  of the recipe's own shape and full memories. Products of matrices, convolutions and attention count, a multiplication
-  and an addition one each; attention counts whole squares, causal or not. Layers that are computed again in the
-  backward pass count again; scores that a fused kernel computes again do not.
-- **Memory** is the peak of the tensors that exist at a time in that update: parameters, gradients, optimiser state,
-  memories, activations. Attention takes a fused kernel. What a kernel needs only while it runs is not seen;
-  {usable:.0%} of a GPU's memory is taken to be usable. `state` is parameters, gradients and optimiser state.
-- **GPU hours** are a model of one GPU, not compiled: each operation of that update takes the longest of its FLOPs over
-  the peak, its bytes over the bandwidth, and {kernel:.1f} µs. The host needs {launch:.0f} µs a kernel; the longer of
-  both counts, and {update:.1f} ms an update. Reached, as on one H100: {bandwidth:.0%} of the bandwidth; of the peak in
-  products and in fused attention {reached}.
-  In 16 bits only products are cheaper: what halved tensors save, casts take. GPUs without bfloat16 take float16.
-{check}- Not counted: validation, tests, decoding, preparing data.
-- Clusters of an adaptive vocabulary have tokens by Zipf's law. Sentence pairs fill their budget on both sides, and
-  examples of different lengths have the greatest one: upper bounds.
-
-{fsdp}
-
-## By paper
-
-Runs at scale `paper`, {seeds} judged seeds of each, fewer where a recipe declares fewer. `crossover` is
-not a paper but a study of this project.
-"""
 
 
 def page(costs: Iterable[Cost]) -> str:
@@ -58,29 +40,21 @@ def page(costs: Iterable[Cost]) -> str:
 
 def _head(every: Sequence[Cost]) -> str:
     least, name = max((one.row.peak + one.step.gradients, one.recipe.experiment) for one in every)
-    fsdp = "No recipe needs FSDP" if least <= H100.usable else "Not every recipe fits"
     base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
     reached = (f"{r['product']:.0%} and {r['attention']:.0%} in {name}" for name, r in REACHED.items())
-    rows = [one for one in every if one.measured(H100)]
-    return HEAD.format(
-        measured=f"Hours with `*` follow from updates that `repro cost --measure` timed ({len(rows)} runs)."
-        if rows
-        else "Nothing here was measured on a GPU: `repro cost --measure` does.",
-        usable=USABLE,
-        kernel=KERNEL_S * 1e6,
-        launch=LAUNCH_S * 1e6,
-        update=UPDATE_S * 1e3,
+    text = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
+    return Template(text, keep_trailing_newline=True).render(
+        measured=sum(bool(one.measured(H100)) for one in every),
+        usable=f"{USABLE:.0%}",
+        kernel=f"{KERNEL_S * 1e6:.1f}",
+        launch=f"{LAUNCH_S * 1e6:.0f}",
+        update=f"{UPDATE_S * 1e3:.1f}",
+        bandwidth=f"{BANDWIDTH:.0%}",
         reached=", ".join(reached),
-        bandwidth=BANDWIDTH,
-        check="".join(
-            f"  For the base Transformer it gives {number(one.gpu_hours(gpu_named('P100')))} hours of a P100; "
-            "its authors took 8 of them for 12 hours.\n"
-            for one in base
-        ),
-        fsdp=f"**{fsdp} on GPUs of 80 GB.** With DDP each GPU keeps all parameters, two copies of the gradients and "
-        "the\noptimiser state. With a batch of one sequence the largest recipe then takes\n"
-        f"{size(least)} (`{name}`). A batch that does not fit is taken in parts\n"
-        "(`--trainer.accumulate_grad_batches N`). `trainer.strategy: fsdp` is refused.",
+        base_hours=[number(one.gpu_hours(gpu_named("P100"))) for one in base],
+        fits=least <= H100.usable,
+        least=size(least),
+        largest=name,
         seeds=SEEDS,
     )
 

@@ -6,9 +6,8 @@ from typing import Any
 from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
-from repro.experiment.costs.gpus import GIB, MODERN, Gpu
 from repro.experiment.costs.measured import Row
-from repro.experiment.costs.roofline import Arithmetic
+from repro.experiment.costs.roofline import GIB, MODERN, Arithmetic, Gpu
 from repro.experiment.costs.step import StepCost
 
 

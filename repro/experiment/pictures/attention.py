@@ -1,16 +1,17 @@
-"""Attention weights and positions of a translation model for one sentence, as a sheet of heat maps."""
+"""Attention weights of a translation model for one sentence, as a sheet of heat maps."""
 
 import re
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from repro.batches import Tokenizer
 from repro.data.core.batches import source_batch
 from repro.errors import UserError
 from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
 from repro.models import EncoderDecoder
+from repro.models.decodable import evaluating
 from repro.nn.attention_capture import capture_attention
 
 _LAYER = re.compile(r"(encoder|decoder)\.layers\.(\d+)\.(mix|cross)\.")
@@ -19,12 +20,10 @@ _KINDS = {
     ("decoder", "mix"): "Decoder to itself",
     ("decoder", "cross"): "Decoder to the source",
 }
-_HIGH = 200  # pixels of the picture of positions, about
 
 
-@torch.no_grad()
 def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int], target: list[int]) -> bytes:
-    """One translation as a PNG: every head of every layer, and the positions.
+    """One translation as a PNG: every head of every layer.
 
     Args:
         net: an encoder-decoder, on any device; in evaluation mode during the call.
@@ -40,13 +39,9 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
     """
     ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
     inputs = [tokenizer.bos_id, *target]
-    device, training = next(net.parameters()).device, net.training
-    net.eval()
-    try:
-        with capture_attention(net) as captured:
-            net(ids.to(device), lengths.to(device), torch.tensor([inputs], device=device))
-    finally:
-        net.train(training)
+    device = next(net.parameters()).device
+    with evaluating(net), capture_attention(net) as captured:
+        net(ids.to(device), lengths.to(device), torch.tensor([inputs], device=device))
     labels = {
         "source": [*_words(tokenizer, source), "<end>"],
         "target": ["<begin>", *_words(tokenizer, target)],
@@ -59,7 +54,7 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
     title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
-    return draw(title, [*bands, *_positions(net, max(len(ids[0]), len(inputs)))])
+    return draw(title, bands)
 
 
 def short_sample(
@@ -92,22 +87,3 @@ def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
     maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]
     return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)
-
-
-def _positions(net: EncoderDecoder, steps: int) -> list[Band]:
-    """The vectors added to tokens at each position; none for networks that add no vectors."""
-    table = getattr(net.positions, "table", None)
-    if not isinstance(table, nn.Module):
-        return []
-    device = next(net.parameters()).device
-    vectors = table(torch.arange(steps, device=device), torch.float32).cpu()
-    vectors = vectors / vectors.abs().max().clamp(min=1e-12)
-    wide = max(1, 1024 // vectors.shape[1])
-    places = HeatMap(
-        "",
-        vectors.tolist(),
-        [str(i) for i in range(steps)],
-        signed=True,
-        cell=(wide, max(11, _HIGH // steps)),
-    )
-    return [Band("Positions: a row is a place in the sentence, a column a channel", [places])]

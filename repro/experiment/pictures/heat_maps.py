@@ -23,10 +23,9 @@ class HeatMap:
 
     Attributes:
         title: above it.
-        values: row by row, from 0 to 1; from -1 to 1 where ``signed``.
+        values: row by row, from 0 to 1.
         rows: label of each row; none where empty.
         columns: label of each column; none where empty.
-        signed: whether there are numbers of both signs.
         cell: width and height of a number, in pixels.
         rules: columns that have a line at their left.
     """
@@ -35,7 +34,6 @@ class HeatMap:
     values: Sequence[Sequence[float]]
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
-    signed: bool = False
     cell: tuple[int, int] = (14, 14)
     rules: Sequence[int] = ()
 
@@ -95,14 +93,7 @@ def _band(figure: "Figure", band: Band, width: int, height: int, top: int) -> No
         wide, high = len(one.values[0]) * one.cell[0], len(one.values) * one.cell[1]
         left, bottom = LEFT + i * step, height - top - band.size[1] + GAP
         axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
-        axes.imshow(
-            np.array(one.values),
-            "RdBu" if one.signed else "Blues",
-            vmin=-int(one.signed),
-            vmax=1,
-            aspect="auto",
-            interpolation="nearest",
-        )
+        axes.imshow(np.array(one.values), "Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axes.set_title(_plain(one.title, 60), loc="left", fontsize=7)
         axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
         rows, columns = (one.rows, one.columns) if i == 0 else ((), ())

@@ -12,15 +12,12 @@ from torch import Tensor
 from repro.batches import FirstExamples, TextCut
 from repro.data.core.datamodule import DataModule
 from repro.errors import UserError
-from repro.experiment import checkpoint
-from repro.experiment.build import AnyTask, build
+from repro.experiment.build import AnyTask
 from repro.experiment.pictures.heat_maps import Band, HeatMap, draw
-from repro.experiment.trained import find_run, read_weights
-from repro.experiment.trainer import vocabulary_hash
+from repro.experiment.trained import load_with_data
 from repro.models.decodable import evaluating
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
-from repro.recipe import Recipe
 from repro.tasks.evaluated import EvaluatedTask
 
 PARTS = 64  # of [0, 1], in which densities are shown
@@ -35,24 +32,14 @@ Captures = dict[int, MemoryCapture]  # by the number of the layer, from 1
 def load_captures(word: str, scale: str | None = None, seed: int | None = None) -> Captures:
     """Reads the first example of the test split with a finished run, on the CPU.
 
-    Args:
-        word: see :func:`repro.experiment.trained.find_run`.
-        scale: of an experiment.
-        seed: of an experiment.
-
     Raises:
-        UserError: no such run, a run without a continuous memory, data that are missing or differ from those of its
-            training, or an example that is too short.
+        UserError: a run without a continuous memory, an example that is too short, and the errors of
+            :func:`repro.experiment.trained.load_with_data`.
     """
-    path, loaded = read_weights(find_run(word, scale, seed))
-    checkpoint.check_stamp(path, loaded, None, None)
-    parts = build(Recipe(word, scale or "", loaded["config"]))
+    _, parts = load_with_data(word, scale, seed)
     if not _knows_memory(parts.task):
         raise UserError(f"{word}: no layer of its network has a continuous memory that could be shown")
-    parts.data.prepare_data()
-    checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
     parts.data.setup("test")
-    parts.task.load_state_dict(loaded["state_dict"])
     captures = read_example(parts.task, parts.data)
     if not captures:
         raise UserError(

@@ -190,10 +190,10 @@ def run_of_path(word: str) -> str:
     return word.rstrip("/") or word
 
 
-def names(prefix: str) -> list[str]:
+def names() -> list[str]:
     """Returns words for shell completion: run ids, jobs, experiments and papers of the known runs."""
     entries = everything()
     runs = [entry.run for entry in entries if entry.run]
     above = [part for run in runs for part in (run.rsplit("/", 2)[0], run.partition("/")[0])]
     jobs = [entry.job_id for entry in entries if entry.job_id]
-    return sorted({word for word in (*runs, *above, *jobs) if word.startswith(prefix)})
+    return sorted({*runs, *above, *jobs})

@@ -12,8 +12,18 @@ from repro.errors import UserError
 from repro.experiment.costs import estimate
 from repro.experiment.costs.batches import FIELDS, BatchSize
 from repro.experiment.costs.estimate import Cost, Phase, cost, stages
-from repro.experiment.costs.gpus import GIB, GPUS, USABLE, Gpu, gpu_named, gpu_of
-from repro.experiment.costs.roofline import LAUNCH_S, Arithmetic, peak, update_seconds
+from repro.experiment.costs.roofline import (
+    GIB,
+    GPUS,
+    LAUNCH_S,
+    USABLE,
+    Arithmetic,
+    Gpu,
+    gpu_named,
+    gpu_of,
+    peak,
+    update_seconds,
+)
 from repro.experiment.costs.show import flops, number
 from repro.experiment.costs.step import StepCost
 from repro.recipe import Recipe, load_recipe

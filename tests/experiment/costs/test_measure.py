@@ -12,10 +12,9 @@ from repro.errors import UserError
 from repro.experiment.costs import measure
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.experiment.costs.estimate import Cost, cost
-from repro.experiment.costs.gpus import gpu_named
 from repro.experiment.costs.measure import drawn, measure_all, updates, variants, without_dropout
 from repro.experiment.costs.measured import FILE, read_rows, shape_of
-from repro.experiment.costs.roofline import UPDATE_S
+from repro.experiment.costs.roofline import UPDATE_S, gpu_named
 from repro.recipe import Recipe, experiments, load_recipe
 from tests.experiment.meta_recipes import CPU, small
 from tests.experiment.test_meta import CONFIGS, built
@@ -35,7 +34,6 @@ def _few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("REPRO_RESULTS", str(tmp_path))
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "none"))  # nothing is read
     monkeypatch.setattr(measure, "LONGEST_S", 0.0)
-    monkeypatch.setattr(measure, "WARM", 1)
     eager = [one for one in variants(CPU) if not one.compiled]
     monkeypatch.setattr(measure, "variants", lambda _: eager)
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from repro.experiment.costs.gpus import gpu_named
 from repro.experiment.costs.roofline import (
     BANDWIDTH,
     KERNEL_S,
@@ -10,6 +9,7 @@ from repro.experiment.costs.roofline import (
     UPDATE_S,
     Arithmetic,
     arithmetic_of,
+    gpu_named,
     peak,
     update_seconds,
 )

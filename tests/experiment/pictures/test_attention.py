@@ -11,9 +11,8 @@ import torch
 from repro.errors import UserError
 from repro.experiment.pictures import attention
 from repro.experiment.pictures.attention import attention_sheet, short_sample
-from repro.experiment.pictures.heat_maps import Band
 from repro.models import EncoderDecoder
-from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, NoPositions, Vocabulary
+from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 
 D, H = 8, 2
 
@@ -30,15 +29,14 @@ class Letters:
         return "".join(" abcdefgh"[i - 2] for i in ids)
 
 
-def network(positions: Any = None) -> EncoderDecoder:
+def network() -> EncoderDecoder:
     torch.manual_seed(0)
     blocks = Blocks(
         [partial(FullAttention, n_heads=H)],
         partial(FeedForward, d_ff=16),
         cross=partial(CrossAttention, n_heads=H),
     )
-    given = {} if positions is None else {"positions": positions}
-    return EncoderDecoder(D, 1, 2, partial(Vocabulary, size=11), blocks, **given).eval()
+    return EncoderDecoder(D, 1, 2, partial(Vocabulary, size=11), blocks).eval()
 
 
 @pytest.fixture
@@ -54,7 +52,7 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
     title, bands = drawn[0]
     assert title == "abc  \N{RIGHTWARDS ARROW}  de"
     source, target = ["a", "b", "c", "<end>"], ["<begin>", "d", "e"]
-    result = {band.title: (list(band.maps[0].rows), list(band.maps[0].columns)) for band in bands[:-1]}
+    result = {band.title: (list(band.maps[0].rows), list(band.maps[0].columns)) for band in bands}
     assert result == {
         "Encoder to itself, layer 1": (source, source),
         "Decoder to itself, layer 1": (target, target),
@@ -62,23 +60,12 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
         "Decoder to itself, layer 2": (target, target),
         "Decoder to the source, layer 2": (target, source),
     }
-    for band in bands[:-1]:
+    for band in bands:
         assert [one.title for one in band.maps] == ["head 1", "head 2"]
         for one in band.maps:
             assert (len(one.values), len(one.values[0])) == tuple(map(len, result[band.title]))
             assert all(abs(sum(row) - 1) < 1e-5 for row in one.values)
     assert bands[1].maps[0].values[0][1:] == [0.0, 0.0], "the first token of a translation sees itself only"
-
-
-def test_positions_come_last_where_there_are_any(drawn: list[Any]) -> None:
-    attention_sheet(network(), Letters(), [3, 4, 5], [6, 7])
-    places: Band = drawn[0][1][-1]
-    assert places.title.startswith("Positions")
-    (one,) = places.maps
-    assert one.signed
-    assert (len(one.values), len(one.values[0])) == (4, D)
-    attention_sheet(network(NoPositions), Letters(), [3], [4])
-    assert not any(band.title.startswith("Positions") for band in drawn[1][1])
 
 
 def test_a_network_without_weights_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
