@@ -20,8 +20,8 @@ from repro.evidence.published import Paper
 from repro.evidence.table import Evidence, read_evidence
 from repro.recipe import SCALES, Recipe
 from repro.record import RunRecord, write_atomic
-from repro.report.formats import markdown
 from repro.report.formats.blocks import Document, Heading
+from repro.report.formats.documents import markdown
 from repro.report.plots.plot import grid_of
 from repro.report.plots.rows import VARIANTS
 from repro.report.views.papers import paper_document
@@ -285,7 +285,7 @@ def _passages(document: Document) -> list[tuple[str, str]]:
             cut[-1][1].append(block)
         elif block.level > 1:  # the title is the report's own
             cut.append((text.clean(block.text), []))
-    return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
+    return [(heading, markdown(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
 def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any]:

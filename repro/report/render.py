@@ -19,7 +19,7 @@ from repro.record import write_atomic
 from repro.report import parity, plots
 from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
-from repro.report.formats import html, latex, markdown
+from repro.report.formats import documents as formats
 from repro.report.formats.blocks import Document
 from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
@@ -41,9 +41,9 @@ def tables(evidence: Evidence, results: Path) -> Files:
     folder, flat = results / "tables", table(evidence)
     files = {results / FILE: as_json(flat)}
     for name, document in documents(evidence).items():
-        files[folder / f"{name}.md"] = markdown.render(document)
+        files[folder / f"{name}.md"] = formats.markdown(document)
         if name in evidence.files:
-            files[folder / f"{name}.tex"] = latex.render(document)
+            files[folder / f"{name}.tex"] = formats.latex(document)
             files[folder / f"{name}.csv"] = as_csv([row for row in flat["numbers"] if row["paper"] == name])
     files |= _readme(block(evidence))
     return {path: text.encode() for path, text in files.items()}
@@ -68,12 +68,12 @@ def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Fil
     for one in evidence.tests:
         named[name_of(one)] = one_test(evidence, one, figures.values())
     made = {
-        results / "pages" / f"{name}.html": html.render(document, links).encode()
+        results / "pages" / f"{name}.html": formats.page(document, links).encode()
         for name, document in named.items()
         if name != OVERVIEW
     }
     first = [(name, f"pages/{address}") for name, address in links[1:]]
-    index = html.render(named[OVERVIEW], first, plots="plots", pages="pages/")
+    index = formats.page(named[OVERVIEW], first, plots="plots", pages="pages/")
     return {results / "index.html": index.encode(), **made}
 
 
@@ -93,7 +93,7 @@ def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
 
 def block(evidence: Evidence) -> str:
     """The generated block of the project's README, without its markers."""
-    return markdown.render(summary(evidence), "results/plots", "results/tables/", notice=False)
+    return formats.markdown(summary(evidence), "results/plots", "results/tables/", notice=False)
 
 
 def write_tables(site: bool = False) -> list[Path]:

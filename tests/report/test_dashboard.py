@@ -20,7 +20,7 @@ from repro.evidence.published import load_paper, paper_keys
 from repro.mirror import labels
 from repro.recipe import load_recipe
 from repro.report.dashboard import SPEED, STEP, TRAINING, Board, group_of
-from repro.report.formats import markdown
+from repro.report.formats.documents import escape_markdown
 from tests.report.fakes import PUBLISHED, House
 
 pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")
@@ -84,9 +84,9 @@ def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
         ]
         for row in table.rows.values():
             for metric, value in row.values.items():
-                start = f"{markdown.escape(metric)} ("
+                start = f"{escape_markdown(metric)} ("
                 (column,) = [i for i, title in enumerate(lines[0]) if title.startswith(start)]
-                cells = [line[column] for line in lines if line[0] == markdown.escape(row.label)]
+                cells = [line[column] for line in lines if line[0] == escape_markdown(row.label)]
                 assert text.printed(value) in [cell.partition(" ")[0] for cell in cells], (row.id, metric)
 
 

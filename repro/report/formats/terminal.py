@@ -13,7 +13,7 @@ from repro.errors import UserError
 from repro.evidence.published import Paper, load_paper
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord, made_by
-from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Paragraph
 from repro.report.views.runs import commit
 from repro.report.views.words import at_scale
 
@@ -90,9 +90,7 @@ def _block(block: Block) -> str:
         case Bullets(items):
             return "\n".join(f"- {text.clean(item)}" for item in items)
         case Grid(header, rows):
-            return text_table(
-                [[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows], header
-            )
+            return text_table((map(str, row) for row in rows), header)
         case Figure():
             return ""
 
