@@ -1,4 +1,4 @@
-"""The words of verdicts, each with the sentence that explains it, and other words that several documents share."""
+"""The texts of the documents, and words that several of them share."""
 
 from pathlib import Path
 
@@ -8,7 +8,9 @@ from repro.evidence.published import Paper
 from repro.report.formats.blocks import VerdictWord
 from repro.yamls import read_yaml
 
-WORDS: dict[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
+_TEXTS = read_yaml(Path(__file__).with_name("texts.yaml"))
+WORDS: dict[str, str] = _TEXTS["words"]  # of verdicts and of the states of records, each with a sentence
+PARAGRAPHS: dict[str, str] = _TEXTS["paragraphs"]
 
 
 def at_scale(scale: str) -> str:
