@@ -5,7 +5,6 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from repro.cli.arguments import Verbs, completed
@@ -44,7 +43,6 @@ def register(verbs: Verbs) -> None:
     tables.add_argument(
         "--check", action="store_true", help="write nothing; fail where a table or a record differs"
     )
-    tables.add_argument("--pdf", metavar="FOLDER", help="also write every figure there as PDF, for papers")
     tables.add_argument(
         "--withdraw",
         metavar="RECORD",
@@ -189,12 +187,10 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 def make_tables(args: argparse.Namespace) -> int:
     from repro.evidence.ledger import unfinished, withdraw
-    from repro.report.render import check_tables, write_pdfs, write_tables
+    from repro.report.render import check_tables, write_tables
 
-    writing = {"--withdraw": args.withdraw, "--pdf": args.pdf}
-    other = next((name for name, value in writing.items() if value is not None), None)
-    if args.check and other:
-        raise UserError(f"--check writes nothing and {other} does; give one of them")
+    if args.check and args.withdraw is not None:
+        raise UserError("--check writes nothing and --withdraw does; give one of them")
     if args.reason is not None and args.withdraw is None:
         raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
     if args.check:
@@ -210,8 +206,7 @@ def make_tables(args: argparse.Namespace) -> int:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     changed = write_tables(site=True)
     site = [path for path in changed if path.parent.name in ("pages", "plots")]
-    pdfs = write_pdfs(Path(args.pdf)) if args.pdf is not None else []
-    for path in [*(path for path in changed if path not in site), *pdfs]:
+    for path in (path for path in changed if path not in site):
         print(path)
     if site:
         print(f"{len(site)} files of {results_dir() / 'pages'} and {results_dir() / 'plots'}")
