@@ -6,7 +6,6 @@ the tests of claims, the curves of each recipe and the commands that make the ru
 
 import contextlib
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -100,12 +99,10 @@ class Board:
         """
         import wandb_workspaces.reports.v2 as wr
 
-        url = self.paper.about.url
-        web = re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
         opening, *passages = _passages(paper_document(self.evidence, self.paper))
         blocks: list[Any] = [
             wr.TableOfContents(),
-            wr.P([wr.Link(text="The paper", url=url)] if web else text.clean(url)),
+            wr.P([wr.Link(text="The paper", url=self.paper.about.url)]),
             wr.P([wr.Link(text="All curves", url=workspace)]),
             wr.MarkdownBlock(opening[1]),
         ]
