@@ -44,7 +44,7 @@ LINKED = (
 _POINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # it names folders, and stands in job scripts
 
 Overrides = list[tuple[str, Tree]]
-Cell = Config  # a published number: table, row, metric, measured and, where one is required, protocol
+Cell = Config  # a published number: table, row, metric and measured
 
 
 @dataclass(frozen=True)
@@ -350,12 +350,11 @@ def _cells_by_run(path: Path, changed: int) -> dict[str, list[tuple[list[str], C
     try:
         for table in read_yaml(path)["tables"]:
             for entry in table.get("ours", ()):
-                protocol = {"protocol": entry["protocol"]} if "protocol" in entry else {}
                 for row in [entry["row"]] if "row" in entry else [row["id"] for row in table["rows"]]:
                     named = cells.setdefault(entry["run"].replace("{row}", row), [])
                     for metric, measured in entry["measured"].items():
                         cell = {"table": table["id"], "row": row, "metric": metric, "measured": measured}
-                        named.append((entry.get("scales", []), cell | protocol))
+                        named.append((entry.get("scales", []), cell))
     except (TypeError, KeyError, AttributeError):
         raise UserError(f"{path}: not a file of published numbers; `repro list` says what is wrong") from None
     return cells

@@ -74,9 +74,9 @@ def _snapshot_facts(root: Path) -> dict[str, Any]:
 
 
 def code_hash(root: Path) -> str:
-    """SHA-256 over the package's source files, names and contents."""
+    """SHA-256 over the package's source files, Python and YAML, names and contents."""
     digest = hashlib.sha256()
-    for path in sorted((root / "repro").rglob("*.py")):
+    for path in sorted(p for p in (root / "repro").rglob("*") if p.suffix in (".py", ".yaml")):
         digest.update(f"{path.relative_to(root).as_posix()}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -14,18 +14,18 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 2085,
-    "data": 6385,
-    "evidence": 2440,
-    "experiment": 2710,
-    "launch": 2475,
-    "mirror": 435,
+    "cli": 1890,
+    "data": 5365,
+    "evidence": 2390,
+    "experiment": 2555,
+    "launch": 2105,
+    "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 2310,
-    "repro": 1410,
-    "tasks": 3100,
-    "training": 915,
+    "report": 1990,
+    "repro": 1405,
+    "tasks": 3095,
+    "training": 865,
     "verify": 155,
 }
 

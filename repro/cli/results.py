@@ -5,7 +5,6 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 from repro.cli.arguments import Verbs, add, add_scale
@@ -44,8 +43,6 @@ def register(verbs: Verbs) -> None:
     form = tables.add_mutually_exclusive_group()
     check = "write nothing; fail where a table or a record differs"
     form.add_argument("--check", action="store_true", help=check)
-    figures = "also write every figure there as PDF, for papers"
-    form.add_argument("--pdf", type=Path, metavar="FOLDER", help=figures)
     withdraw = "first withdraw a record: it no longer counts, its file stays; needs --reason"
     form.add_argument("--withdraw", metavar="RECORD", help=withdraw)
     reason = "why the record is withdrawn: a fault other than its score"
@@ -181,7 +178,7 @@ def name_damaged(damaged: list[Damage]) -> int:
 
 def make_tables(args: argparse.Namespace) -> int:
     from repro.evidence.ledger import unfinished, withdraw
-    from repro.report.render import check_tables, write_pdfs, write_tables
+    from repro.report.render import check_tables, write_tables
 
     if args.reason is not None and args.withdraw is None:
         raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
@@ -198,8 +195,7 @@ def make_tables(args: argparse.Namespace) -> int:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     changed = write_tables(site=True)
     site = [path for path in changed if path.parent.name in ("pages", "plots")]
-    pdfs = write_pdfs(args.pdf) if args.pdf is not None else []
-    for path in [*(path for path in changed if path not in site), *pdfs]:
+    for path in (path for path in changed if path not in site):
         print(path)
     if site:
         print(f"{len(site)} files of {results_dir() / 'pages'} and {results_dir() / 'plots'}")

@@ -1,5 +1,6 @@
 """Joins run records with published rows and gives verdicts, with notes on what weakens them."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -39,14 +40,19 @@ class Comparison:
         return {line.path: line.reason for line in self.ledger if line.event == "withdrawn"}
 
     @cached_property
+    def grouped(self) -> defaultdict[tuple[str, str], list[RunRecord]]:
+        """The records of each experiment at each scale, those that do not count included."""
+        groups = defaultdict(list)
+        for record in self.records:
+            groups[record.experiment, record.scale].append(record)
+        return groups
+
+    @cached_property
     def selections(self) -> dict[tuple[str, str], Selection]:
         """The records of each experiment at each scale, sorted by whether they count."""
-        grouped: dict[tuple[str, str], list[RunRecord]] = {}
-        for record in self.records:
-            grouped.setdefault((record.experiment, record.scale), []).append(record)
         selections = {}
         for key, recipe in self.recipes.items():
-            group, seeds = grouped.get(key, []), frozenset(recipe.seeds)
+            group, seeds = self.grouped.get(key, []), frozenset(recipe.seeds)
             config_hash = recipe.config_hash if group else ""  # hashing takes time
             selections[key] = Selection.from_records(group, config_hash, seeds, self.withdrawn)
         return selections
@@ -150,7 +156,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     source_metric = table.metrics[rule.of[2]]
     made = Sources(measured, source_metric.sign, others, source_metric.rules.margin, reaches, over)
     values = derive(rule, made) if complete else []
-    goal = Goal(source.goal.experiment, scale, DERIVED, {}, entry.table.id, entry.row.id, metric.name)
+    goal = Goal(source.goal.experiment, scale, entry.table.id, entry.row.id, metric.name, DERIVED)
     derived = replace(
         source.sample,
         measured=tuple((r, Measurement(str(rule), v, metric.unit, metric.split)) for r, v in values),
@@ -166,7 +172,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     selection = comparison.selections[goal.experiment, goal.scale]
-    numbers = sample(goal, selection)
+    numbers = sample(goal.measured, selection)
     notes = (*selection.notes, *numbers.notes)
     updates = min((record.steps for record in numbers.records), default=0)
     extended = comparison.recipes[goal.experiment, goal.scale].extended

@@ -21,7 +21,6 @@ from datetime import datetime, timedelta
 
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import EqualityTest
-from repro.evidence.goals import Query
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
 from repro.evidence.selection import Sample, Selection, sample
@@ -73,12 +72,9 @@ def digest(test: EqualityTest) -> str:
 
 
 def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality:
-    group = [r for r in comparison.records if (r.experiment, r.scale) == (test.run, test.scale)]
+    group, seeds = comparison.grouped[test.run, test.scale], frozenset(test.seeds)
     own, other = (
-        sample(
-            Query(test.run, test.scale, test.measured),
-            Selection.from_records(group, config, frozenset(test.seeds), comparison.withdrawn),
-        )
+        sample(test.measured, Selection.from_records(group, config, seeds, comparison.withdrawn))
         for config in hashes(test)
     )
     result = Equality(paper, test, own, other, "not run" if test.declared else "planned")

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from repro.errors import UserError, nearest
-from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model
+from repro.errors import UserError
+from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model, require
 from repro.paths import fair_test_files
 from repro.recipe import signature_hash
 from repro.seeds import TUNING, parse_seeds
@@ -34,7 +34,6 @@ class RowRuns(Model):
         config: first digits of the hash of its configuration; empty for the current recipe.
         seeds: judged seeds; empty for the seeds of the test.
         measured: name of the measurement; empty for the test's.
-        protocol: entries that the measurement's protocol must hold.
         label: of the row where the printed one names another size; empty for the printed one.
     """
 
@@ -43,7 +42,6 @@ class RowRuns(Model):
     config: Annotated[str, Field(pattern="^([0-9a-f]{8,64})?$")] = ""
     seeds: Seeds = ()
     measured: str = ""
-    protocol: dict[str, Any] = {}
 
 
 class Settled(Model):
@@ -173,10 +171,8 @@ class FairTest(Model):
             raise ValueError(
                 f"{self.name}: settled: {self.settled.curve} is another metric's: add `within: ...`"
             )
-        if self.competent and self.competent.row not in self.rows:
-            raise ValueError(
-                f"{self.name}: competent: no row {self.competent.row!r}{nearest(self.competent.row, self.rows)}"
-            )
+        if self.competent:
+            require(self.competent.row, self.rows, f"{self.name}: competent: no row")
         return self
 
     @property
@@ -316,39 +312,34 @@ def check(tests: Tests, paper: Paper) -> None:
         raise ValueError(f"paper is {tests.paper!r}; it must be the file's name, {paper.key!r}")
     attempts: dict[str, int] = {}
     for test in tests.tests:
-        if test.claim not in paper.claims:
-            raise ValueError(f"{test.name}: no claim {test.claim!r}{nearest(test.claim, paper.claims)}")
+        require(test.claim, paper.claims, f"{test.name}: no claim")
         attempts[test.claim] = attempts.get(test.claim, 0) + 1
         if test.attempt != attempts[test.claim]:
             raise ValueError(
                 f"{test.name}: attempts are numbered 1, 2, ...; this one is {attempts[test.claim]}"
             )
         _check_rows(test, paper.claims[test.claim], paper)
-    for name in tests.untested.keys() - paper.claims.keys():
-        raise ValueError(f"untested: no claim {name!r}{nearest(name, paper.claims)}")
+    for name in tests.untested:
+        require(name, paper.claims, "untested: no claim")
     for name in paper.claims:
         if (name in attempts) == (name in tests.untested):
             tested = "has a test and is called untested"
             wrong = tested if name in attempts else "has no test: say why below `untested`"
             raise ValueError(f"claim {name} {wrong}")
-    names = [test.name for test in tests.tests]
-    if tests.picture and tests.picture not in names:
-        raise ValueError(f"picture: no test {tests.picture!r}{nearest(tests.picture, names)}")
+    if tests.picture:
+        require(tests.picture, [test.name for test in tests.tests], "picture: no test")
 
 
 def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
     for row in test.rows:
-        if row not in claim.order:
-            raise ValueError(f"{test.name}: the claim has no row {row!r}{nearest(row, claim.order)}")
+        require(row, claim.order, f"{test.name}: the claim has no row")
     if list(test.rows) != [row for row in claim.order if row in test.rows]:
         raise ValueError(
             f"{test.name}: the rows must stand in the order of the claim: {', '.join(claim.order)}"
         )
-    metrics = paper.tables[claim.table].metrics
-    if test.column and test.column not in metrics:
-        raise ValueError(
-            f"{test.name}: {claim.table} has no column {test.column!r}{nearest(test.column, metrics)}"
-        )
+    if test.column:
+        metrics = paper.tables[claim.table].metrics
+        require(test.column, metrics, f"{test.name}: {claim.table} has no column")
 
 
 def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Config]) -> str:
@@ -368,6 +359,7 @@ def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Co
     for row, run in test.rows.items():
         del fixed["rows"][row]["label"]
         config = config_of(run.run, test.scale, run.config)
+        fixed["rows"][row]["protocol"] = {}  # which rows could declare when the first tests were declared
         fixed["rows"][row]["config"] = signature_hash({k: v for k, v in config.items() if short(k) != swept})
     fixed["order"] = [claim.table, claim.metric, *test.rows]
     fixed["not_worse"], fixed["apart"] = claim.not_worse, str(claim.margin)

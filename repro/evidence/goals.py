@@ -1,40 +1,31 @@
 """The published cells that a recipe reproduces, see :func:`repro.recipe.reproduced`, and their numbers."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from repro.evidence.published import Paper, load_paper, paper_keys
 from repro.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Query:
-    """A measurement to look for in the records of one experiment at one scale.
+class Goal:
+    """A published cell that a recipe reproduces at one scale.
 
     Attributes:
         measured: :attr:`repro.record.Measurement.name`.
-        protocol: entries that the measurement's protocol must hold.
     """
 
     experiment: str
     scale: str
+    table: str
+    row: str
+    metric: str
     measured: str
-    protocol: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Goal(Query):
-    """A published cell that a recipe reproduces."""
-
-    table: str = ""
-    row: str = ""
-    metric: str = ""
 
 
 def goals_of(recipe: Recipe) -> list[Goal]:
     """The published cells that a recipe reproduces."""
-    names = (recipe.experiment, recipe.scale)
-    return [Goal(*names, **{"protocol": {}, **cell}) for cell in recipe.config.get("reproduces") or ()]
+    cells = recipe.config.get("reproduces") or ()
+    return [Goal(recipe.experiment, recipe.scale, **cell) for cell in cells]
 
 
 def expected(recipe: Recipe) -> dict[str, float]:

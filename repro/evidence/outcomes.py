@@ -14,7 +14,6 @@ from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
 from repro.evidence.gate import Condition, GateRow, gate
-from repro.evidence.goals import Query
 from repro.evidence.judging.judge import PublishedRows, judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
@@ -187,14 +186,11 @@ def _judged(result: Tested) -> Tested:
 def _row_results(comparison: Comparison, paper: Paper, test: FairTest) -> Iterator[RowResult]:
     printed, table = published_rows(paper, test), paper.tables[paper.claims[test.claim].table]
     for i, (row, run) in enumerate(test.rows.items()):
-        group = [
-            r
-            for r in comparison.records
-            if (r.experiment, r.scale) == (run.run, test.scale) and not change_results(r.overrides)
-        ]
+        records = comparison.grouped[run.run, test.scale]
+        group = [record for record in records if not change_results(record.overrides)]
         config = _config(comparison, run, test.scale, group)
         selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
-        numbers = sample(Query(run.run, test.scale, test.measured_of(row), run.protocol), selection)
+        numbers = sample(test.measured_of(row), selection)
         yield RowResult(
             row,
             run.label or table.rows[row].label,
@@ -215,9 +211,8 @@ def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[Ru
 
 
 def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[RunRecord]:
-    place = result.run.run, test.scale
-    records = (r for r in comparison.records if (r.experiment, r.scale) == place and r.seed >= TUNING)
-    return [r for r in records if r.path not in comparison.withdrawn]
+    records = comparison.grouped[result.run.run, test.scale]
+    return [r for r in records if r.seed >= TUNING and r.path not in comparison.withdrawn]
 
 
 def _path(numbers: Sample, curve: str) -> tuple[float | None, ...]:

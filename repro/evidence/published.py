@@ -6,7 +6,7 @@ explains the terms.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -38,6 +38,16 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+def require(name: str, known: Collection[str], complaint: str) -> None:
+    """Checks that a name is one of those that are known.
+
+    Raises:
+        ValueError: the complaint, the name and the nearest known one.
+    """
+    if name not in known:
+        raise ValueError(f"{complaint} {name!r}{nearest(name, known)}")
+
+
 def parse_reference(text: object) -> object:
     """``table/row/metric`` as a tuple."""
     parts = tuple(text.split("/")) if isinstance(text, str) else text
@@ -48,6 +58,7 @@ def parse_reference(text: object) -> object:
 
 Text = Annotated[str, Field(min_length=1)]
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$")]
+Address = Annotated[str, Field(pattern=r"^https://[^\s\"'<>\x00-\x1f\x7f]+$")]
 Ref = Annotated[Reference, BeforeValidator(parse_reference)]
 AMargin = Annotated[Margin, BeforeValidator(parse_margin)]
 Day = Annotated[str, BeforeValidator(lambda day: date.fromisoformat(str(day)).isoformat())]
@@ -200,14 +211,12 @@ class Reproduction(Model):
         run: experiment; ``{row}`` stands for the id of every row that has such an experiment.
         row: the row, where ``run`` has no ``{row}``.
         measured: names of our measurements by metric.
-        protocol: entries that a measurement's protocol must hold.
         scales: of the runs; empty for all.
     """
 
     run: Text
     row: Id | None = None
     measured: Annotated[dict[str, Text], Field(min_length=1)]
-    protocol: dict[str, Any] = {}
     scales: tuple[Literal["paper", "gpu", "small", "cpu"], ...] = ()
 
     @model_validator(mode="after")
@@ -259,20 +268,17 @@ class PublishedTable(Model):
     @model_validator(mode="after")
     def _ours_are_of_the_table(self) -> Self:
         for one in self.ours:
-            if one.row is not None and one.row not in self.rows:
-                raise ValueError(f"ours: {self.id} has no row {one.row!r}{nearest(one.row, self.rows)}")
-            for name in one.measured.keys() - self.metrics.keys():
-                raise ValueError(f"ours: {self.id} has no metric {name!r}{nearest(name, self.metrics)}")
+            if one.row is not None:
+                require(one.row, self.rows, f"ours: {self.id} has no row")
+            for name in one.measured:
+                require(name, self.metrics, f"ours: {self.id} has no metric")
         return self
 
     @model_validator(mode="after")
     def _rules_fit(self) -> Self:
         for row in self.rows.values():
-            for name in row.values.keys() | row.unconfirmed:
-                if name not in self.metrics:
-                    raise ValueError(
-                        f"row {row.id}: {name!r} is not a metric of the table{nearest(name, self.metrics)}"
-                    )
+            for name in (*row.values, *row.unconfirmed):
+                require(name, self.metrics, f"row {row.id}: {self.id} has no metric")
             for name, rules in row.rules.items():
                 place = f"row {row.id}: {name}"
                 _check_margin(rules, self.metrics[name].unit, place)
@@ -293,8 +299,8 @@ def _with_rules(
 ) -> dict[str, Any]:
     """Returns a row with ``rules`` by metric and its ``unconfirmed`` metrics."""
     cells = raw.get("cells", {})
-    for name in cells.keys() - own.keys():
-        raise ValueError(f"row {raw['id']}: cells: {name!r} is not a metric of the table{nearest(name, own)}")
+    for name in cells:
+        require(name, own, f"row {raw['id']}: cells: {table['id']} has no metric")
     counts = raw["is_this_papers_model"] and not table["id"].startswith(THIRD_PARTY)
     rules = {
         name: _completed(
@@ -367,8 +373,8 @@ class PaperFacts(Model):
     year: int = Field(ge=1900)
     venue: Text
     arxiv: Annotated[str, Field(pattern=r"^\d{4}\.\d{4,5}$")]
-    url: Annotated[str, Field(pattern="^https://")]
-    official_code: tuple[Annotated[str, Field(pattern="^https://")], ...]
+    url: Address
+    official_code: tuple[Address, ...]
     version_used: Text
 
 
@@ -421,19 +427,15 @@ class Paper(Model):
 
     def _refer(self, reference: Reference, place: str) -> Row:
         table_id, row_id, metric = reference
-        for name, known, kind in (
-            (table_id, self.tables, "table"),
-            (row_id, getattr(self.tables.get(table_id), "rows", {}), f"row of {table_id}"),
-            (metric, getattr(self.tables.get(table_id), "metrics", {}), f"metric of {table_id}"),
-        ):
-            if name not in known:
-                raise ValueError(f"{place}: {name!r} is not a {kind}{nearest(name, known)}")
-        return self.tables[table_id].rows[row_id]
+        require(table_id, self.tables, f"{place}: there is no table")
+        table = self.tables[table_id]
+        require(row_id, table.rows, f"{place}: {table_id} has no row")
+        require(metric, table.metrics, f"{place}: {table_id} has no metric")
+        return table.rows[row_id]
 
     def _check_same(self, reference: Reference, place: str) -> None:
         row, metric = self._refer(reference, place), reference[2]
-        if metric not in row.values:
-            raise ValueError(f"{place}: the row has no number {metric!r}{nearest(metric, row.values)}")
+        require(metric, row.values, f"{place}: the row has no number")
         if row.rules[metric].same_as is not None:
             raise ValueError(f"{place}: that one is the same as another; name the other")
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from repro import text
-from repro.evidence.goals import Query
 from repro.evidence.judging.statistics import Estimate, estimate
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
@@ -112,7 +111,7 @@ class Sample:
         measured: pairs of a record and its number.
         clean: whether all their commits are without uncommitted changes.
         unit: the unit of the numbers.
-        notes: seeds without the number, other protocols, commits that differ or cannot be named, curves that diverged.
+        notes: seeds without the number, protocols or commits that differ, unknown commits, curves that diverged.
     """
 
     estimate: Estimate | None
@@ -133,60 +132,29 @@ class Sample:
         return sum(scores) / len(scores) if scores and len(scores) == len(self.measured) else None
 
 
-def sample(goal: Query, selection: Selection) -> Sample:
-    """Takes the number of a goal from the record of each seed, or from that of another device where it lacks it.
-
-    At paper scale a measurement of another protocol is not used. A reduced-scale number is never compared
-    with the paper, so there it is used, with a note, where it is the only one of its name.
-    """
+def sample(measured: str, selection: Selection) -> Sample:
+    """Takes a measurement, by its name, from the record of each seed, or from that of another device if it lacks it."""
     pairs: list[tuple[RunRecord, Measurement]] = []
-    notes = []
+    lacking = []
     for first in selection.used:
         of_seed = [first, *(record for record in selection.also if record.seed == first.seed)]
-        measurements = [(record, *_find(goal, record)) for record in of_seed]
-        # Of one seed's records on several devices the first that has the number gives it.
-        record, measurement, note = next((one for one in measurements if one[1] is not None), measurements[0])
-        if measurement is not None:
-            pairs.append((record, measurement))
-        if note:
-            notes.append((note, record.seed))
+        found = [(record, one) for record in of_seed if (one := record.metric(measured))]
+        pairs += found[:1]
+        lacking += [] if found else [first.seed]
     units = {m.unit for _, m in pairs}
     if len(units) > 1:
         words = f"units differ between seeds ({', '.join(sorted(units))}): not averaged"
         return Sample(None, tuple(pairs), False, None, (words,))
     records = [record for record, _ in pairs]
     apart = _apart(pairs)
+    notes = [f"{_listed(lacking)}: {measured} was not measured"] if lacking else []
     return Sample(
         estimate=estimate([m.value for _, m in pairs]) if pairs and not apart else None,
         measured=tuple(pairs),
         clean=not apart and all(r.dirty is False and r.commit is not None for r in records),
         unit=units.pop() if units else None,
-        notes=(*_by_seed(notes), *apart, *weaknesses(records)),
+        notes=(*notes, *apart, *weaknesses(records)),
     )
-
-
-def _find(goal: Query, record: RunRecord) -> tuple[Measurement | None, str | None]:
-    named = [m for m in record.metrics if m.name == goal.measured]
-    if not named:
-        return None, f"{goal.measured} was not measured"
-    for measurement in named:
-        if all(k in measurement.protocol and measurement.protocol[k] == v for k, v in goal.protocol.items()):
-            return measurement, None
-    protocol = named[0].protocol
-    differing = "; ".join(
-        f"{key} is {protocol.get(key, 'not stated')}, not {value}"
-        for key, value in goal.protocol.items()
-        if protocol.get(key) != value or key not in protocol
-    )
-    only = named[0] if goal.scale != "paper" and len(named) == 1 else None
-    return only, f"protocol mismatch: {differing}"
-
-
-def _by_seed(notes: list[tuple[str, int]]) -> list[str]:
-    seeds: dict[str, list[int]] = {}
-    for note, seed in notes:
-        seeds.setdefault(note, []).append(seed)
-    return [f"{_listed(own)}: {note}" for note, own in seeds.items()]
 
 
 def _listed(seeds: list[int]) -> str:

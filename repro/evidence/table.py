@@ -24,7 +24,7 @@ from repro.evidence.equality import Equality, equalities
 from repro.evidence.fair_tests import Tests
 from repro.evidence.judging.statistics import Estimate
 from repro.evidence.official import read_parity, read_sizes
-from repro.evidence.outcomes import RowResult, Tested, outcomes
+from repro.evidence.outcomes import Effect, RowResult, Tested, outcomes
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, rungs
 
@@ -170,18 +170,14 @@ def _test(one: Tested) -> dict[str, Any]:
         "why": one.why,
         "gate": [asdict(condition) for condition in one.conditions],
         "rows": [_row_result(result) for result in one.results],
-        "effects": [
-            {
-                "rows": list(effect.rows),
-                "percent": rounded(effect.ours),
-                "low": rounded(effect.low),
-                "high": rounded(effect.high),
-                "published": rounded(effect.published),
-            }
-            for effect in one.effects
-        ],
+        "effects": [_effect(effect) for effect in one.effects],
         "notes": list(one.notes),
     }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    numbers = {"percent": effect.ours, "low": effect.low, "high": effect.high, "published": effect.published}
+    return {"rows": list(effect.rows), **{name: rounded(value) for name, value in numbers.items()}}
 
 
 def _equality(one: Equality) -> dict[str, Any]:

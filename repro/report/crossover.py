@@ -11,24 +11,13 @@ from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
-from repro.report.plots.plot import SIDES, Plot
+from repro.report.plots.plot import CURVES, Plot
+from repro.report.views.words import PARAGRAPHS
 
 GRID, SCALE = "crossover/bytes", "small"
 FILE, PICTURE = "crossover.jsonl", "crossover.svg"
 TITLE = "Which mixer when"
 SEGMENTS, NEAR = "test/bpb", "test/bpb_near"
-INTRODUCTION = (
-    "A study of this suite, of no paper: language models of the bytes of WikiText-2 that differ in their mixers alone. "
-    "All have the same number of parameters within 2 %, the same tokens, updates, optimiser and schedule, and a "
-    "context of 256 bytes; the continuous memory keeps all older bytes besides. Bits per byte are of the test text: "
-    "with a nearly full context before every byte, and in inputs as trained on. Means over seeds with their 95 % "
-    "intervals."
-)
-MEASURED = (
-    "Speed and memory are of the same models with random weights, one row. Training is a forward and a backward pass, "
-    "and its memory the most beyond the model's; generation is byte by byte behind a context, and its memory that of "
-    "the state."
-)
 
 
 @dataclass(frozen=True)
@@ -77,9 +66,9 @@ def _cells() -> list[dict[str, Any]]:
 
 def document(study: Crossover) -> Document:
     """``crossover.md``: scores, speeds, memory, and the picture."""
-    blocks: Document = [Heading(1, TITLE), Paragraph(INTRODUCTION), scores(study)]
+    blocks: Document = [Heading(1, TITLE), Paragraph(PARAGRAPHS["crossover"]), scores(study)]
     if study.cells:
-        blocks.append(Paragraph(MEASURED))
+        blocks.append(Paragraph(PARAGRAPHS["crossover costs"]))
         blocks.extend(costs(study))
         blocks.extend((Bullets(machines(study)), Figure(PICTURE, TITLE)))
     return blocks
@@ -152,4 +141,4 @@ def picture(study: Crossover) -> Plot:
         ]
         panels.append(Panel("context, bytes", title, lines, settings=True))
     caption = "mixers by bits per byte, speed and memory"
-    return Plot(PICTURE, SIDES, caption, Chart(TITLE, mixers, panels))
+    return Plot(PICTURE, CURVES, caption, Chart(TITLE, mixers, panels))

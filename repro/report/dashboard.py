@@ -1,13 +1,11 @@
 """A paper's workspace and report on W&B, built with the objects of its library (the extra ``dashboards``).
 
-The *workspace* has the curves of all runs of the paper. The *report* has the published tables with our numbers, the
-tests of claims, the curves of each recipe and the commands that make the runs. A line is an experiment at a scale.
+The *workspace* has the curves of all judged runs of the paper. The *report* has the published tables with our numbers,
+the tests of claims, the curves of each recipe and the commands that make the runs. A line is an experiment at a scale.
 """
 
 import contextlib
-import itertools
 import json
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,11 +17,10 @@ from repro.evidence.goals import goals_of, numbers_for
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence, read_evidence
 from repro.recipe import SCALES, Recipe
-from repro.record import RunRecord, write_atomic
-from repro.report.formats import markdown
+from repro.record import write_atomic
 from repro.report.formats.blocks import Document, Heading
+from repro.report.formats.documents import markdown
 from repro.report.plots.plot import grid_of
-from repro.report.plots.rows import VARIANTS
 from repro.report.views.papers import paper_document
 
 if TYPE_CHECKING:
@@ -80,7 +77,6 @@ class Board:
             "Speed and hardware": _curves(SPEED),
             "Measured beside published": _bars(self.final_scores()),
         }
-        group_by: list[Any] = [expr.Metric("Group"), expr.Config("recipe.title")]
         return ws.Workspace(
             entity=self.entity,
             project=self.project,
@@ -91,7 +87,7 @@ class Board:
             settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
             runset_settings=ws.RunsetSettings(
                 filters=[expr.Metric("Tags").isin([name]) for name in (self.paper.key, "judged")],
-                groupby=group_by,
+                groupby=[expr.Metric("Group"), expr.Config("recipe.title")],
             ),
         )
 
@@ -103,12 +99,10 @@ class Board:
         """
         import wandb_workspaces.reports.v2 as wr
 
-        url = self.paper.about.url
-        web = re.fullmatch(r"https://[^\s\"'<>\x00-\x1f\x7f]+", url) is not None
         opening, *passages = _passages(paper_document(self.evidence, self.paper))
         blocks: list[Any] = [
             wr.TableOfContents(),
-            wr.P([wr.Link(text="The paper", url=url)] if web else text.clean(url)),
+            wr.P([wr.Link(text="The paper", url=self.paper.about.url)]),
             wr.P([wr.Link(text="All curves", url=workspace)]),
             wr.MarkdownBlock(opening[1]),
         ]
@@ -126,7 +120,7 @@ class Board:
         )
 
     def by_recipe(self) -> Iterator[Any]:
-        """A recipe's heading, title, panels and commands. Scales never share axes: each has panels of its own."""
+        """A heading for each recipe. Scales never share axes: each has panels of its own."""
         import wandb_workspaces.reports.v2 as wr
         from wandb_workspaces import expr
 
@@ -135,48 +129,27 @@ class Board:
             grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
         for grid, points in sorted(grids.items()):
             yield wr.H3(text.clean(grid))
-            yield wr.P(_title(points))
             metrics = (*TRAINING[:1], *self.validated(points), *TRAINING[1:], *SPEED)
-            scales = [scale for scale in SCALES if any(point.scale == scale for point in points)]
-            used = {record.scale for record in self.records(points)}
-            for scale in sorted(scales, key=lambda scale: scale not in used):  # those with records first
-                own = [point for point in points if point.scale == scale]
+            for scale in (scale for scale in SCALES if any(point.scale == scale for point in points)):
                 name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
                 runs = wr.Runset(
                     entity=self.entity,
                     project=self.project,
                     name=name,
-                    query=_query(grid, scale, own),
-                    filters=[expr.Metric("Group").isin(list(dict.fromkeys(map(group_of, own))))],
+                    query=_query(grid, [point for point in points if point.scale == scale]),
+                    filters=[expr.Metric("Tags").isin([tag]) for tag in (scale, "judged")],
                     groupby=["run.Group", "config.recipe.title"],
                 )
                 yield wr.P(name)
                 yield wr.PanelGrid(runsets=[runs], panels=_curves(metrics))
-            yield _commands(
-                f"repro reproduce {_experiments(points, scale)} --scale {scale} --seeds 3" for scale in scales
-            )
-
-    def records(self, recipes: list[Recipe]) -> list[RunRecord]:
-        """The records that count for some recipes."""
-        selections = self.evidence.comparison.selections
-        return [record for one in recipes for record in selections[one.experiment, one.scale].used]
 
     def validated(self, recipes: list[Recipe]) -> list[str]:
-        """The validation curves of some recipes: those that their test scores name, and those that records hold."""
+        """The validation curves that the test scores of some recipes name, and the loss."""
         tests = self.evidence.files[self.paper.key].tests
         measured = {goal.measured for recipe in recipes for goal in goals_of(recipe)}
         measured |= {test.measured_of(row) for test in tests for row in test.rows}
-        last = {name.rpartition("/")[2] for name in measured}
-        named = [
-            f"val/{s}" for s in SCORES if s == "loss" or any(n == s or n.startswith(f"{s}_") for n in last)
-        ]
-        logged = {
-            name
-            for record in self.records(recipes)
-            for name in record.curves
-            if name.startswith("val/") and not name.startswith(VARIANTS)
-        }
-        return [*named, *sorted(logged - set(named))]
+        last = {"loss", *(name.rpartition("/")[2] for name in measured)}
+        return [f"val/{s}" for s in SCORES if any(n == s or n.startswith(f"{s}_") for n in last)]
 
     def final_scores(self) -> list[list[str]]:
         """Each final score of a run at the paper's scale, then the published numbers in the summaries of the runs."""
@@ -220,7 +193,7 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
 
     if board.project not in {existing.name for existing in api.projects(board.entity)}:
         api.create_project(board.project, board.entity)
-    known = _read(addresses)
+    known = json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
     key = f"{board.entity}/{board.project}/{board.paper.key}"
     before = dict(known.get(key, {}))
     workspace = board.workspace()
@@ -252,25 +225,10 @@ def outline(report: "wr.Report") -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def group_of(recipe: Recipe) -> str:
-    """The W&B run group of an experiment at one scale: at paper scale, the first table cell it reproduces."""
-    goals = goals_of(recipe)
-    if recipe.scale == "paper" and goals:
-        return f"{recipe.paper}:{goals[0].table}:{goals[0].row}"
-    return f"{recipe.experiment}/{recipe.scale}"
-
-
 def _updated(existing: _Saveable, made: _Saveable, names: str) -> _Saveable:
     for name in names.split():
         setattr(existing, name, getattr(made, name))
     return existing
-
-
-def _read(addresses: Path) -> dict[str, dict[str, str]]:
-    with contextlib.suppress(OSError, ValueError):
-        content = json.loads(addresses.read_text(encoding="utf-8"))
-        return dict(content) if isinstance(content, dict) else {}
-    return {}
 
 
 def _write(addresses: Path, known: Mapping[str, Any]) -> None:
@@ -285,7 +243,7 @@ def _passages(document: Document) -> list[tuple[str, str]]:
             cut[-1][1].append(block)
         elif block.level > 1:  # the title is the report's own
             cut.append((text.clean(block.text), []))
-    return [(heading, markdown.render(blocks, tables=None, notice=False)) for heading, blocks in cut]
+    return [(heading, markdown(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
 def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any]:
@@ -318,9 +276,7 @@ def _bars(groups: Iterable[list[str]]) -> list[Any]:
     import wandb_workspaces.reports.v2 as wr
 
     return [
-        wr.BarPlot(
-            title=" beside ".join(names), metrics=list(names), groupby_aggfunc="mean", layout=_place(i)
-        )
+        wr.BarPlot(title=" beside ".join(names), metrics=[*names], groupby_aggfunc="mean", layout=_place(i))
         for i, names in enumerate(groups)
     ]
 
@@ -339,21 +295,7 @@ def _commands(lines: Iterable[str]) -> "wr.MarkdownBlock":
     return wr.MarkdownBlock("\n".join(["```bash", *lines, "```"]))
 
 
-def _title(points: list[Recipe]) -> str:
-    """The common beginning of the titles of a grid's points."""
-    titles = {text.clean(point.config.get("title") or "") for point in points}
-    if len(titles) == 1:
-        return titles.pop()
-    shared = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*titles, strict=False))
-    return f"{''.join(letters[0] for letters in shared).rstrip(' ,:;(')} …".strip()
-
-
-def _query(grid: str, scale: str, points: list[Recipe]) -> str:
-    """Returns a part of the names of a grid's runs, as recipes may share the cell of a table."""
+def _query(grid: str, points: list[Recipe]) -> str:
+    """The beginning of the names of a grid's runs, as far as all have it."""
     named = ["@" in point.experiment for point in points]
-    return f"{grid}@" if all(named) else grid if any(named) else f"{grid}/{scale}/"
-
-
-def _experiments(points: list[Recipe], scale: str) -> str:
-    """The experiments of a grid at a scale, as words of a shell."""
-    return " ".join(shlex.quote(text.clean(point.experiment)) for point in points if point.scale == scale)
+    return f"{grid}@" if all(named) else grid if any(named) else f"{grid}/"

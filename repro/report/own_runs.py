@@ -43,23 +43,17 @@ class RunGroup:
 
 def group(records: Sequence[RunRecord]) -> list[RunGroup]:
     """Groups runs by configuration. Settings are compared within each experiment and scale."""
-    places = {(r.experiment, r.scale): list[RunRecord]() for r in records}
-    for record in records:
-        places[record.experiment, record.scale].append(record)
+    places = list(dict.fromkeys((record.experiment, record.scale) for record in records))
     groups = []
-    for (experiment, scale), inside in places.items():
-        alike = {
-            r.config_hash[:8]: [o for o in inside if o.config_hash[:8] == r.config_hash[:8]] for r in inside
-        }
+    for experiment, scale in places:
+        alike: dict[str, list[RunRecord]] = {}
+        for record in records:
+            if (record.experiment, record.scale) == (experiment, scale):
+                alike.setdefault(record.config_hash[:8], []).append(record)
         configs = {key: Recipe(experiment, scale, same[0].config).signature for key, same in alike.items()}
-        keys = sorted(
-            {
-                key
-                for a, b in itertools.pairwise(configs.values())
-                for key in a.keys() | b.keys()
-                if a.get(key) != b.get(key)
-            }
-        )
+        pairs = list(itertools.pairwise(configs.values()))
+        every = sorted(set[str]().union(*configs.values()))
+        keys = [key for key in every if any(a.get(key) != b.get(key) for a, b in pairs)]
         run = experiment if len({s for _, s in places}) == 1 else f"{experiment} {scale}"
         for key, same in alike.items():
             named = {_name(one, keys): text.word(configs[key].get(one, text.NOTHING)) for one in keys}

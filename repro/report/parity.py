@@ -8,16 +8,10 @@ from repro.evidence.official import CodeComparison, largest
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
 from repro.report.plots.plot import HEADLINES, Plot
+from repro.report.views.words import PARAGRAPHS
 
 PICTURE = "parity.svg"
 TITLE = "The same function, the same training"
-SAYS = (
-    "With the weights and inputs of published codes, the authors' where there are any, our models give their outputs "
-    "and gradients. On their batches, our committed recipes train as they do: loss, gradient norm and rate of every "
-    "update, and the final weights. Recipes are only shrunk; `repro parity` names the exceptions. Cells are largest "
-    "differences, relative where numbers exceed 1, without dropout, in float64 (one kernel of the linear transformers' "
-    "code exists in float32 only). Deliberate mistakes in the tests of training give 4e-7 or more."
-)
 CAPTION = "Losses of training by published codes and by ours, a run of each paper"
 HEADER = (
     "Paper",
@@ -82,7 +76,12 @@ def _panel(met: CodeComparison, title: str) -> Panel:
 
 def document(found: Sequence[CodeComparison], title: Callable[[str], str] = str) -> Document:
     """Every comparison, and what differs by design."""
-    blocks: Document = [Heading(1, TITLE), Paragraph(SAYS), Figure(PICTURE, CAPTION), summary(found, title)]
+    blocks: Document = [
+        Heading(1, TITLE),
+        Paragraph(PARAGRAPHS["parity"]),
+        Figure(PICTURE, CAPTION),
+        summary(found, title),
+    ]
     for paper in sorted({met.paper for met in found}):
         mine = [met for met in found if met.paper == paper]
         rows = tuple((met.file, met.source, str(met.updates or ""), _kinds(met)) for met in mine)

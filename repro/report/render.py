@@ -16,13 +16,15 @@ from repro.files import alone
 from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
 from repro.record import write_atomic
-from repro.report import parity, plots
+from repro.report import parity
 from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
-from repro.report.formats import html, latex, markdown
+from repro.report.formats import documents as formats
 from repro.report.formats.blocks import Document
+from repro.report.plots import tested
 from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
+from repro.report.plots.recorded import curves, memories, sweeps
 from repro.report.views.first_screen import overview, summary
 from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
@@ -41,9 +43,9 @@ def tables(evidence: Evidence, results: Path) -> Files:
     folder, flat = results / "tables", table(evidence)
     files = {results / FILE: as_json(flat)}
     for name, document in documents(evidence).items():
-        files[folder / f"{name}.md"] = markdown.render(document)
+        files[folder / f"{name}.md"] = formats.markdown(document)
         if name in evidence.files:
-            files[folder / f"{name}.tex"] = latex.render(document)
+            files[folder / f"{name}.tex"] = formats.latex(document)
             files[folder / f"{name}.csv"] = as_csv([row for row in flat["numbers"] if row["paper"] == name])
     files |= _readme(block(evidence))
     return {path: text.encode() for path, text in files.items()}
@@ -68,20 +70,30 @@ def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Fil
     for one in evidence.tests:
         named[name_of(one)] = one_test(evidence, one, figures.values())
     made = {
-        results / "pages" / f"{name}.html": html.render(document, links).encode()
+        results / "pages" / f"{name}.html": formats.page(document, links).encode()
         for name, document in named.items()
         if name != OVERVIEW
     }
     first = [(name, f"pages/{address}") for name, address in links[1:]]
-    index = html.render(named[OVERVIEW], first, plots="plots", pages="pages/")
+    index = formats.page(named[OVERVIEW], first, plots="plots", pages="pages/")
     return {results / "index.html": index.encode(), **made}
 
 
 def figures_of(evidence: Evidence) -> dict[str, Plot]:
-    """Returns the data of every figure by name."""
+    """Returns the data of every figure by name, each kind in the order of a page."""
+    titles = [(paper.key, paper.short_title) for paper in evidence.papers]
     study = crossover(evidence.comparison)
-    every = [*plots.figures(evidence), *([picture(study)] if study and study.cells else [])]
-    return {plot.name: plot for plot in every}
+    every = [
+        *tested.pictures(evidence),
+        parity.picture(read_parity(), titles),
+        *tested.effects(evidence),
+        *tested.each_test(evidence),
+        *sweeps(evidence.comparison),
+        *curves(evidence.comparison),
+        *memories(evidence.comparison),
+        picture(study) if study and study.cells else None,
+    ]
+    return {plot.name: plot for plot in every if plot}
 
 
 def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
@@ -93,7 +105,7 @@ def drawn(figures: Mapping[str, Plot], results: Path) -> Files:
 
 def block(evidence: Evidence) -> str:
     """The generated block of the project's README, without its markers."""
-    return markdown.render(summary(evidence), "results/plots", "results/tables/", notice=False)
+    return formats.markdown(summary(evidence), "results/plots", "results/tables/", notice=False)
 
 
 def write_tables(site: bool = False) -> list[Path]:
@@ -131,19 +143,6 @@ def _write_tables(results: Path, site: bool) -> list[Path]:
         path.unlink(missing_ok=True)
         changed.append(path)
     return changed
-
-
-def write_pdfs(folder: Path) -> list[Path]:
-    """Writes every chart as PDF into a folder, which is made; returns the paths."""
-    from repro.report.plots.drawing import pdf
-
-    written = []
-    for name, plot in figures_of(read_evidence()).items():
-        if not isinstance(plot.content, list):
-            path = (folder / name).with_suffix(".pdf")
-            write_atomic(path, pdf(plot.content))
-            written.append(path)
-    return written
 
 
 def check_tables() -> list[str]:

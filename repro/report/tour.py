@@ -13,8 +13,8 @@ from repro.evidence.published import Model, Paper, Text, read_model
 from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in
 from repro.record import RunRecord
-from repro.report.formats import html
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
+from repro.report.formats.documents import page
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import HEADLINES, Plot
 from repro.report.plots.rows import panel_of
@@ -179,4 +179,4 @@ def tour_page(stages: list[StageResult]) -> str:
             Grid(("Run", "Number", "Time"), one.numbers),
             *([Bullets((one.test_outcome,))] if one.test_outcome else []),
         ]
-    return html.render(document, plots=".")
+    return page(document, plots=".")

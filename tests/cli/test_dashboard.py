@@ -86,9 +86,9 @@ def test_the_saved_views_are_those_of_the_paper(house: House, api: WandbApi) -> 
     assert saved["displayName"] == "toy: A Toy Paper"
     (grid,) = [block for block in said(saved)["blocks"] if block["type"] == "panel-grid"]
     (runs,) = grid["metadata"]["runSets"]
-    (only,) = runs["filters"]["filters"]
-    assert (runs["name"], runs["search"]["query"]) == ("paper scale", "toy/base/paper/")
-    assert (only["key"]["name"], only["op"], only["value"]) == ("group", "IN", ["toy:table1:base"])
+    assert (runs["name"], runs["search"]["query"]) == ("paper scale", "toy/base/")
+    tags = [(one["key"]["name"], one["op"], one["value"]) for one in runs["filters"]["filters"]]
+    assert tags == [("tags", "IN", ["paper"]), ("tags", "IN", ["judged"])]
     assert [key["name"] for key in runs["grouping"]] == ["group", "recipe.value.title"]
     (workspace,) = [view for view in api.views.values() if view["type"] == "project-view"]
     section = said(workspace)["section"]

@@ -4,14 +4,12 @@ import io
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
 from repro.cli.main import main
 from repro.ledger import start
-from repro.paths import results_dir
 from repro.record import LEDGER
 from repro.report.formats import terminal
 from repro.report.render import write_tables
@@ -142,16 +140,6 @@ def test_list_is_as_wide_as_the_terminal(workshop: Workshop, monkeypatch: pytest
     narrow = tables()
     assert max(map(len, narrow.splitlines())) <= 100 < max(map(len, wide.splitlines()))
     assert words(narrow) == words(wide)
-
-
-def test_figures_as_pdf_for_papers(own_run: TrainedRun, tmp_path: Path) -> None:
-    output = call("tables", "--pdf", str(tmp_path / "figures"))
-    made = sorted((tmp_path / "figures").iterdir())
-    assert output.code == 0
-    assert {path.stem for path in made} == {path.stem for path in (results_dir() / "plots").glob("*.svg")}
-    assert all(path.read_bytes().startswith(b"%PDF") for path in made)
-    assert str(made[0]) in output.out
-    call("tables", "--check", "--pdf", "x").refused("--pdf")
 
 
 def test_a_run_at_reduced_scale_is_never_a_row(own_run: TrainedRun) -> None:

@@ -191,30 +191,6 @@ def test_a_record_of_no_recipe_says_so(house):
     assert [comparison.state(r) for r in comparison.records] == ["no recipe"]
 
 
-def test_another_protocol_is_not_used_at_paper_scale(house):
-    name = house.recipe("big", GOAL % ("big", "bleu", ", protocol: {beam: 5}"))
-    house.run(name, [30.0, 30.0, 30.0])
-    assert cell("big").verdict == "not run"
-    assert cell("big").notes == ("seeds 1, 2, 3: protocol mismatch: beam is 4, not 5",)
-
-
-def test_a_missing_protocol_key_is_a_mismatch_also_with_none(house):
-    house.run(house.recipe("big", GOAL % ("big", "bleu", ", protocol: {alpha: null}")), [30.0])
-    assert cell("big").estimate is None
-
-
-def test_one_run_with_two_protocols_serves_two_cells(house):
-    name = house.recipe(
-        "big",
-        GOAL % ("big", "bleu", ", protocol: {beam: 4}"),
-        GOAL % ("base", "bleu", ", protocol: {beam: 1}"),
-    )
-    numbers = [Measurement("test/bleu", 30.0, "BLEU", "test", {"beam": 4})]
-    numbers.append(Measurement("test/bleu", 28.0, "BLEU", "test", {"beam": 1}))
-    house.run(name, [0.0, 0.0, 0.0], metrics=numbers)
-    assert (cell("big").estimate.mean, cell("base").estimate.mean) == (30.0, 28.0)
-
-
 def test_a_run_without_the_number_is_named(house):
     name = house.recipe("big")
     house.run(name, [30.0, 30.0])

@@ -182,8 +182,8 @@ def test_without_a_recipe_there_is_nothing_to_derive_from(house):
         ("{of: table1/base/bleu, take: speed, over: table1/big/bleu}", "`over` divides score, hours"),
         ("{of: table1/base/bleu, take: rank, over: table1/big/bleu}", "`over` divides score, hours"),
         ("{of: table1/base/bleu, take: spread}", "write `class: derived`"),
-        ("{of: table1/bas/bleu, take: hours}", "'bas' is not a row of table1; nearest: base"),
-        ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "'blue' is not a metric of table1"),
+        ("{of: table1/bas/bleu, take: hours}", "table1 has no row 'bas'; nearest: base"),
+        ("{of: table1/base/bleu, take: hours, over: table1/base/blue}", "table1 has no metric 'blue'"),
         ("hours", "derived: Input should be a valid dictionary"),
     ],
 )

@@ -5,14 +5,11 @@ from repro.evidence.entries import DERIVED
 from repro.evidence.goals import expected, goals_of
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 
-GOAL = "{table: table1, row: big, metric: bleu, measured: test/bleu%s}"
 
-
-def test_goal_with_everything(house):
-    name = house.recipe("big", GOAL % ", protocol: {beam: 4}")
+def test_a_goal_is_a_cell_and_a_measurement(house):
+    name = house.recipe("big", "{table: table1, row: big, metric: bleu, measured: test/bleu}")
     (goal,) = goals_of(load_recipe(name))
     assert (goal.table, goal.row, goal.metric, goal.measured) == ("table1", "big", "bleu", "test/bleu")
-    assert goal.protocol == {"beam": 4}
 
 
 PAPER = "attention-is-all-you-need"

@@ -129,17 +129,6 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
     assert outcome().verdict == "same order"
 
 
-def test_the_protocol_of_a_row_chooses_between_numbers_of_one_name(house):
-    text = TEST.replace("base: toy/base", "base: {run: toy/big, protocol: {beam: 1}}").replace(
-        "big: toy/big,", "big: {run: toy/big, protocol: {beam: 4}},"
-    )
-    recipes(house, "big")
-    house.declare(text.replace("measured:", "varies: [beam]\n    measured:"))
-    numbers = [Measurement("test/bleu", 30.0 - beam, "BLEU", "test", {"beam": beam}) for beam in (1, 4)]
-    run_row(house, "big", around(30), metrics=numbers)
-    assert [s.estimate.mean for s in outcome().results] == [26.0, 29.0]
-
-
 def test_weak_records_are_marked_and_dirty_ones_are_not_judged(house):
     run_rows(house, **ROWS | {"big": (around(30), {"dirty": True})})
     one = outcome()

@@ -79,18 +79,18 @@ OURS = f"    ours: [{{run: toy/x, %s}}]\n{SMALL}"
         (
             "values: {bleu: 27.8}",
             "values: {blue: 27.8}",
-            "'blue' is not a metric of the table; nearest: bleu",
+            "table1 has no metric 'blue'; nearest: bleu",
         ),
-        ("order: [big, base]}", "order: [big, bass]}", "'bass' is not a row of table1; nearest: base"),
+        ("order: [big, base]}", "order: [big, bass]}", "table1 has no row 'bass'; nearest: base"),
         (
             "table: table1, metric: ppl, order",
             "table: table9, metric: ppl, order",
-            "'table9' is not a table; nearest: table1",
+            "there is no table 'table9'; nearest: table1",
         ),
         (
             "table: table1, metric: ppl, order",
             "table: table1, metric: pl, order",
-            "'pl' is not a metric of table1; nearest: ppl",
+            "table1 has no metric 'pl'; nearest: ppl",
         ),
         ("order: [big, base]}", "order: [big, big]}", "is repeated"),
         ("id: small,", "id: base,", "two of one id: row of table1 'base'"),
@@ -166,9 +166,9 @@ SMALL = "values: {bleu: 27.8}"
 @pytest.mark.parametrize(
     ("same", "message"),
     [
-        ("table9/big", "'table9' is not a table; nearest: table1"),
-        ("table1/bog", "'bog' is not a row of table1; nearest: big"),
-        ("table1/big/blue", "'blue' is not a metric of table1; nearest: bleu"),
+        ("table9/big", "there is no table 'table9'; nearest: table1"),
+        ("table1/bog", "table1 has no row 'bog'; nearest: big"),
+        ("table1/big/blue", "table1 has no metric 'blue'; nearest: bleu"),
         ("table1", "'table1': write table/row/metric"),
         ("table1/drawn", "the row has no number 'bleu'"),
         ("table1/small", "that one is the same as another"),

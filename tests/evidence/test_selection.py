@@ -1,6 +1,5 @@
 import pytest
 
-from repro.evidence.goals import Goal
 from repro.evidence.selection import Selection, sample, weaknesses
 from repro.record import Measurement
 from tests.report.fakes import make_record
@@ -50,7 +49,7 @@ def test_a_record_of_another_device_counts_for_what_it_alone_measured(made):
     assert [selection.state(r) for r in (cpu, gpu, again)] == ["current", "current", "repeated"]
     assert (selection.used, selection.also) == ((cpu,), (gpu,)), "a seed counts once"
     for name, value in (("draw/seconds_cpu", 5.0), ("draw/seconds_gpu", 1.0), ("test/bleu", 35.0)):
-        result = sample(Goal("toy/big", "paper", name), selection)
+        result = sample(name, selection)
         assert [m.value for _, m in result.measured] == [value]
         assert result.notes == ()
     same = made(1, day=2, hardware={"device": "GPU"}, metrics=cpu.metrics)

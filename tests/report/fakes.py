@@ -118,7 +118,6 @@ class House:
         for table in published.get("tables", ()):
             table["ours"] = [
                 {"run": name, "row": goal["row"], "measured": {goal["metric"]: goal["measured"]}}
-                | ({"protocol": goal["protocol"]} if "protocol" in goal else {})
                 for name, goal in goals
                 if goal["table"] == table["id"]
             ]

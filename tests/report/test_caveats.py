@@ -7,7 +7,7 @@ import pytest
 
 from repro.evidence.compare import compare
 from repro.record import Measurement
-from tests.report.fakes import GOAL, PUBLISHED
+from tests.report.fakes import PUBLISHED
 from tests.report.markup import read
 from tests.report.pages import files_of
 
@@ -149,15 +149,6 @@ def test_a_signature_that_only_some_seeds_state_is_a_difference(house):
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
     assert cell.estimate is None
     assert "no signature (seed 2)" in cell.notes[0]
-
-
-def test_another_signature_than_the_recipe_names_is_not_used(house):
-    name = house.recipe("big", GOAL % ("big", "bleu", ", protocol: {signature: a}"))
-    for seed, signature in enumerate("aab", 1):
-        house.record(name, seed, 0.0, metrics=bleu(20.0 + 10 * seed, signature=signature))
-    files = files_of(house)
-    assert "35.00 ± 63.53" in files["tables/toy.md"]
-    assert notes_of(files) == "seed 3: protocol mismatch: signature is b, not a"
 
 
 def test_what_a_run_found_by_itself_is_no_other_protocol(house):

@@ -1,8 +1,6 @@
-import pytest
-
 from repro.evidence.compare import compare
-from repro.report.plots.curves import curves, grid_curves, sweeps
-from repro.report.plots.plot import CURVES, SIDES, SWEEPS
+from repro.report.plots.plot import CURVES, SWEEPS
+from repro.report.plots.recorded import curves, sweeps
 from tests.report.grids import grid, record, swept
 
 FALLING = {"train/loss": [[0, 3.0], [50, 2.0], [100, 1.0]], "val/loss": [[50, 2.0], [100, 1.0]]}
@@ -16,36 +14,37 @@ def rounds(*values):
     return swept("rounds", "test/accuracy", dict(zip((1, 2, 4, "exact"), values, strict=False)))
 
 
-@pytest.fixture
-def figures(house):
+def test_a_figure_per_recipe_and_scale_has_a_line_per_point(house):
+    grid(house, "a", "b", "c")
+    record(house, "toy/grid@a", curves=FALLING)
+    record(house, "toy/grid@b", scale="paper", curves=FALLING)
+    record(house, "toy/grid@b", curves=FALLING)
+    record(house, house.recipe("big"), scale="paper")  # no grid
+    plots = drawn()
+    assert set(plots) == {
+        "toy--grid--cpu.svg",
+        "toy--grid--paper.svg",
+        "toy--big--paper.svg",
+    }
+    plot = plots["toy--grid--cpu.svg"]
+    assert (plot.kind, plot.caption) == (CURVES, "toy · grid · cpu: learning curves, 1 seed")
+    assert (plot.content.title, plot.content.names) == ("toy/grid, scale cpu, 1 seed", ["a", "b"])
+    assert [[line.look for line in panel.lines] for panel in plot.content.panels] == [[0, 1], [0, 1]]
+    assert plots["toy--big--paper.svg"].content.names == ["big"]
+
+
+def test_seeds_are_thin_lines_and_axes_have_names_and_units(house):
     house.run(house.recipe("big"), [30.0, 29.0])
-    return drawn()
+    (plot,) = drawn().values()
+    panels = plot.content.panels
+    assert [panel.y_label for panel in panels] == ["train/loss (nats per token)", "val/bleu (BLEU)"]
+    assert {panel.x_label for panel in panels} == {"optimiser steps"}
+    assert [[line.thin for line in panel.lines] for panel in panels] == [[True, True, False]] * 2
 
 
-def test_one_figure_per_experiment_and_scale(house, figures):
-    assert set(figures) == {"toy--big--paper.svg"}
-    house.recipe("big", scale="cpu", width=2)
-    house.run("toy/big", [10.0], "cpu")
-    assert set(drawn()) == {"toy--big--paper.svg", "toy--big--cpu.svg"}
-
-
-def test_figures_name_axes_units_and_seeds(figures):
-    (plot,) = figures.values()
-    chart = plot.content
-    assert (plot.kind, plot.caption) == (CURVES, "toy · big · paper: learning curves")
-    assert (chart.title, chart.names) == ("toy/big, scale paper", ["seed 1", "seed 2"])
-    assert [panel.y_label for panel in chart.panels] == ["train/loss (nats per token)", "val/bleu (BLEU)"]
-    assert {panel.x_label for panel in chart.panels} == {"optimiser steps"}
-
-
-def test_a_line_per_seed_in_every_panel(figures):
-    (plot,) = figures.values()
-    result = [[(line.look, len(line.points), line.thin) for line in p.lines] for p in plot.content.panels]
-    assert result == [[(0, 3, False), (1, 3, False)], [(0, 2, False), (1, 2, False)]]
-
-
-def test_charts_depend_on_the_records_that_count_alone(house, figures):
-    assert drawn() == figures
+def test_charts_depend_on_the_records_that_count_alone(house):
+    house.run(house.recipe("big"), [30.0, 29.0])
+    figures = drawn()
     house.record("toy/big", 1, 25.0, finished="2026-05-01T00:00:00Z")  # the first record of a seed counts
     house.record("toy/big", 100, 25.0, finished="2026-05-01T00:00:00Z")
     assert drawn() == figures
@@ -58,39 +57,17 @@ def test_no_figure_without_curves(house):
     assert drawn() == {}
 
 
-def test_two_points_at_a_scale_make_a_figure(house):
-    grid(house, "a", "b", "c")
-    record(house, "toy/grid@a", curves=FALLING)
-    record(house, "toy/grid@b", scale="paper", curves=FALLING)
-    assert drawn(grid_curves) == {}
-    record(house, "toy/grid@b", curves=FALLING)
-    record(house, house.recipe("big"), scale="paper")  # no grid
-    (plot,) = drawn(grid_curves).values()
-    assert (plot.name, plot.kind) == ("toy--grid--points--cpu.svg", SIDES)
-    assert plot.caption == "toy · grid · cpu: learning curves of 2 points, 1 seed"
-    chart = plot.content
-    assert (chart.title, chart.names) == ("toy/grid, scale cpu, 1 seed", ["a", "b"])
-    assert [[line.look for line in panel.lines] for panel in chart.panels] == [[0, 1], [0, 1]]
-
-
-def test_a_panel_for_what_two_points_share_in_one_look_per_point(house):
+def test_a_panel_for_each_curve_in_one_look_per_point(house):
     grid(house, "a", "b", "c", "d")
-    record(house, "toy/grid@a", curves={**FALLING, "val/only": [[0, 1.0]], "train/lr": [[0, 1.0]]})
+    record(house, "toy/grid@a", curves={**FALLING, "train/lr": [[0, 1.0]]})
     record(house, "toy/grid@b", curves={"train/loss": FALLING["train/loss"], "train/lr": [[0, 1.0]]})
     record(house, "toy/grid@c", curves=FALLING)
     record(house, "toy/grid@d", curves=FALLING, config_hash="0" * 64)  # superseded
-    (plot,) = drawn(grid_curves).values()
+    (plot,) = drawn().values()
     assert plot.content.names == ["a", "b", "c"]
     train, val = plot.content.panels
     assert (train.y_label, val.y_label) == ("train/loss (nats per token)", "val/loss (nats per token)")
     assert [line.look for line in val.lines] == [0, 2]  # b has its look without a line here
-
-
-def test_points_that_share_no_curve_make_no_figure(house):
-    grid(house, "a", "b")
-    record(house, "toy/grid@a", curves={"val/x": [[0, 1.0]]})
-    record(house, "toy/grid@b", curves={"val/y": [[0, 1.0]]})
-    assert drawn(grid_curves) == {}
 
 
 def test_a_sweep_per_grid_scale_and_key(house):

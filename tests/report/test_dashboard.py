@@ -1,7 +1,6 @@
 """The content of a paper's workspace and report on W&B, without a server."""
 
 import ast
-import itertools
 import json
 import re
 import shlex
@@ -17,10 +16,9 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.goals import expected
 from repro.evidence.published import load_paper, paper_keys
-from repro.mirror import labels
 from repro.recipe import load_recipe
-from repro.report.dashboard import SPEED, STEP, TRAINING, Board, group_of
-from repro.report.formats import markdown
+from repro.report.dashboard import SPEED, STEP, TRAINING, Board
+from repro.report.formats.documents import escape_markdown
 from tests.report.fakes import PUBLISHED, House
 
 pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")
@@ -68,9 +66,9 @@ def sections(board: Board) -> dict[str, list[list[str]]]:
     }
 
 
-def listed(filters: str) -> list[str]:
-    """The values that a filter allows."""
-    return list(ast.literal_eval(filters.partition(" in ")[2]))
+def tags(filters: str) -> list[str]:
+    """The tags that all runs must have."""
+    return [ast.literal_eval(one.partition(" in ")[2])[0] for one in filters.split(" and ")]
 
 
 @pytest.mark.parametrize("key", paper_keys())
@@ -84,9 +82,9 @@ def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
         ]
         for row in table.rows.values():
             for metric, value in row.values.items():
-                start = f"{markdown.escape(metric)} ("
+                start = f"{escape_markdown(metric)} ("
                 (column,) = [i for i, title in enumerate(lines[0]) if title.startswith(start)]
-                cells = [line[column] for line in lines if line[0] == markdown.escape(row.label)]
+                cells = [line[column] for line in lines if line[0] == escape_markdown(row.label)]
                 assert text.printed(value) in [cell.partition(" ")[0] for cell in cells], (row.id, metric)
 
 
@@ -102,43 +100,29 @@ def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
     assert "A Toy Paper" not in result, "the title is the report's"
 
 
-def test_the_groups_are_those_that_runs_are_given() -> None:
-    comparison = compare()
-    assert len(comparison.recipes) > 100
-    for recipe in comparison.recipes.values():
-        assert group_of(recipe) == labels.group(recipe, recipe.seeds[0])
+def test_each_recipe_has_its_judged_runs_by_scale(house: House) -> None:
+    base = house.recipe("base")
+    house.recipe("base", scale="cpu")
+    house.run(base, [28.0])
+    grids = blocks(Board.read("toy", "a", "p"), "PanelGrid")
+    assert [(grid.runsets[0].name, tags(grid.runsets[0].filters)) for grid in grids] == [
+        ("paper scale", ["paper", "judged"]),
+        ("reduced scale: cpu, not the paper's row", ["cpu", "judged"]),
+    ]
+    metrics = [panel.y[0] for panel in grids[0].panels]
+    assert metrics == ["train/loss", "val/loss", "val/bleu", *TRAINING[1:], *SPEED]
 
 
-def test_each_recipe_has_its_runs_by_scale_those_with_records_first(house: House) -> None:
-    goals = "{table: table1, row: base, metric: bleu, measured: test/bleu}"
-    base = house.recipe("base", goals)
-    house.recipe("base", goals, scale="cpu")
-
-    def names() -> list[tuple[str, list[str]]]:
-        runs = [grid.runsets[0] for grid in blocks(Board.read("toy", "a", "p"), "PanelGrid")]
-        return [(one.name, listed(one.filters)) for one in runs]
-
-    paper = ("paper scale", ["toy:table1:base"])
-    cpu = ("reduced scale: cpu, not the paper's row", ["toy/base/cpu"])
-    assert names() == [paper, cpu]
-    house.run(base, [28.0], scale="cpu")
-    assert names() == [cpu, paper]
-
-
-def test_a_recipes_runs_are_found_by_name_and_group_and_no_others() -> None:
-    every = {
-        (f"{e}/{s}/s1-01234567", group_of(recipe)): (e.partition("@")[0], s)
-        for (e, s), recipe in compare("shortformer").recipes.items()
-    }
+def test_a_recipes_runs_are_found_by_name_and_scale_and_no_others() -> None:
+    every = {(f"{e}/{s}/s1-01234567", s): e.partition("@")[0] for e, s in compare("shortformer").recipes}
     result = []
     for grid in blocks(board_of("shortformer"), "PanelGrid"):
         (runs,) = grid.runsets
-        groups = listed(runs.filters)
-        (meant,) = {every[name, group] for name, group in every if runs.query in name and group in groups}
-        assert meant[1] in runs.name
+        scale, _ = tags(runs.filters)
+        (meant,) = {every[name, own] for name, own in every if runs.query in name and own == scale}
         assert runs.groupby == ["run.Group", "config.recipe.title"], "a mean never mixes experiments"
-        result.append(meant)
-    assert sorted(result) == sorted(set(every.values()))
+        result.append((meant, scale))
+    assert sorted(result) == sorted({(grid, scale) for (_, scale), grid in every.items()})
 
 
 def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(house: House) -> None:
@@ -165,8 +149,8 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
     }
     workspace: Any = board.workspace()
     assert workspace.settings.x_axis == STEP
-    tags = [listed(one) for one in workspace.runset_settings.filters.split(" and ")]
-    assert tags == [["toy"], ["judged"]], "neither runs for tuning nor with other settings"
+    shown = tags(workspace.runset_settings.filters)
+    assert shown == ["toy", "judged"], "neither runs for tuning nor with other settings"
     places = [(panel.layout.x, panel.layout.y) for panel in workspace.sections[0].panels]
     assert len(set(places)) == len(TRAINING)
 
@@ -185,13 +169,6 @@ def test_published_numbers_are_called_as_runs_call_them(house: House) -> None:
     assert displayed == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
 
 
-def test_curves_of_records_are_drawn_too(house: House) -> None:
-    curves = {key: [[1, 2.0]] for key in ("val/odd", "train/odd", "val/bleu_intl")}
-    house.run(house.recipe("base"), [28.0], curves=curves)
-    metrics = [panel.y[0] for panel in blocks(Board.read("toy", "a", "p"), "PanelGrid")[0].panels]
-    assert metrics == ["train/loss", "val/loss", "val/bleu", "val/odd", *TRAINING[1:], *SPEED]
-
-
 @pytest.mark.parametrize("key", paper_keys())
 def test_every_command_is_one_that_the_command_line_takes(key: str) -> None:
     written = [block.text for block in blocks(board_of(key), "MarkdownBlock") if block.text.startswith("```")]
@@ -201,33 +178,16 @@ def test_every_command_is_one_that_the_command_line_takes(key: str) -> None:
         assert build_parser().parse_args(arguments).verb == arguments[0]
 
 
-def test_a_grid_is_titled_by_what_its_points_share(house: House) -> None:
-    house.write("grid", "title: Toys, point {point}\npoints: {a: {trainer.x: 1}, b: {trainer.x: 2}}\n")
-    house.write("apart", "points: {a: {title: One}, b: {title: Two}}\n")
-    house.recipe("base")
-    report = Board.read("toy", "a", "p").report("https://w").blocks
-    titles = {
-        block.text: str(after.text)  # type: ignore[union-attr]
-        for block, after in itertools.pairwise(report)
-        if type(block).__name__ == "H3"
-    }
-    assert titles == {"toy/grid": "Toys, point …", "toy/apart": "…", "toy/base": "Toy"}
-
-
 def test_no_such_paper_is_bad_input() -> None:
     with pytest.raises(UserError, match="'shortfromer'; nearest: shortformer"):
         Board.read("shortfromer", "a", "p")
 
 
 @pytest.mark.parametrize("url", ['https://x/"><script>', "https://x/\x1b[2J"])
-def test_an_address_that_is_none_is_no_link(house: House, url: str) -> None:
-    def links(board: Board) -> list[str]:
-        parts = [part for block in blocks(board, "P") if isinstance(block.text, list) for part in block.text]
-        return [part.url for part in parts]
-
+def test_an_address_that_is_none_is_refused(house: House, url: str) -> None:
     house.publish(PUBLISHED.replace("url: https://arxiv.org/abs/2001.00001", f"url: {json.dumps(url)}"))
-    assert links(Board.read("toy", "a", "p")) == ["https://w"]
-    assert links(board_of("admin"))[0] == board_of("admin").paper.about.url
+    with pytest.raises(UserError, match=r"paper\.url"):
+        Board.read("toy", "a", "p")
 
 
 def test_hostile_words_stay_words(house: House) -> None:

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 from repro.evidence.outcomes import Effect
-from repro.pictures import Picture
 from repro.report.plots import files
 from repro.report.plots.chart import Chart, Forest, Panel, PlotLine
-from repro.report.plots.plot import DRAWN, EFFECTS, SWEEPS, Plot
+from repro.report.plots.plot import EFFECTS, SWEEPS, Plot
 
 LINE = PlotLine(0, [(0, 1.0), ("exact", None)])
 CHART = Plot("a.svg", SWEEPS, "c", Chart("t", ["n"], [Panel("x", "y", [LINE])]))
 FOREST = Plot("f.svg", EFFECTS, "c", Forest([("says", True, [Effect(("a", "b"), 1.0, None, None, None)])]))
-SHEET = Plot("a.png", DRAWN, "c", [Picture(1, 2, 1, b"ab")])
 
 
 def sha256(plot, monkeypatch):
@@ -40,8 +38,6 @@ def test_every_change_of_data_changes_the_hash(monkeypatch):
         changed(rules=[(1.0, "a")]),
         points,
         dataclasses.replace(CHART, caption="d"),
-        dataclasses.replace(SHEET, content=[Picture(2, 1, 1, b"ab")]),
-        SHEET,
         FOREST,
         CHART,
     ]
@@ -57,7 +53,7 @@ def test_a_change_of_style_changes_the_hash(monkeypatch):
     files._style.cache_clear()
 
 
-@pytest.mark.parametrize("plot", [CHART, FOREST, SHEET], ids=["svg", "forest", "png"])
+@pytest.mark.parametrize("plot", [CHART, FOREST], ids=["chart", "forest"])
 def test_a_file_of_the_same_data_stays_and_another_is_replaced(plot, tmp_path, monkeypatch):
     path = tmp_path / plot.name
     first = files.content(plot, path)

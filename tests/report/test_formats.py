@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from repro.report.formats import latex, markdown
 from repro.report.formats.blocks import Bullets, Grid, Heading, Link, Paragraph, VerdictWord
+from repro.report.formats.documents import escape_latex, escape_markdown, latex, markdown
 from repro.text import clean
 
 HOSTILE = [
@@ -48,7 +48,7 @@ def test_clean_keeps_words():
 
 
 def test_markdown_tables_keep_their_columns():
-    lines = markdown.render(BLOCKS).split("\n")
+    lines = markdown(BLOCKS).split("\n")
     rows = [line for line in lines if line.startswith("|")]
     assert len(rows) == 2 + len(HOSTILE)
     for row in rows:
@@ -56,7 +56,7 @@ def test_markdown_tables_keep_their_columns():
 
 
 def test_markdown_has_no_markup_of_the_texts():
-    output = markdown.render(BLOCKS, notice=False)
+    output = markdown(BLOCKS, notice=False)
     assert not re.search(r"<(?!!--)", output)
     assert not re.search(r"(?<!\\)\]\(", output)
     assert not re.search(r"(?<!\\)[`~$]", output)
@@ -66,18 +66,18 @@ def test_markdown_has_no_markup_of_the_texts():
 
 
 def test_markdown_leaves_metric_names_legible():
-    assert markdown.escape("test/bleu_compound_split") == "test/bleu_compound_split"
-    assert markdown.escape("_em_") == "\\_em\\_"
+    assert escape_markdown("test/bleu_compound_split") == "test/bleu_compound_split"
+    assert escape_markdown("_em_") == "\\_em\\_"
 
 
 def test_markdown_links_lead_to_the_tables():
     link = Link("a | [b]", "toy.html", "tests.md#a-b")
-    output = markdown.render(
+    output = markdown(
         [Grid(("a",), ((link,), (VerdictWord("open", "2 | 3 seeds"),)))], tables="results/tables/"
     )
     assert "| [a \\| \\[b\\]](results/tables/tests.md#a-b) |" in output
     assert "| open: 2 \\| 3 seeds |" in output
-    assert "\n| a \\| \\[b\\] |" in markdown.render([Grid(("a",), ((link,),))], tables=None)
+    assert "\n| a \\| \\[b\\] |" in markdown([Grid(("a",), ((link,),))], tables=None)
 
 
 def test_the_anchor_of_a_heading_is_githubs():
@@ -94,7 +94,7 @@ def _latex_is_balanced(said):
 
 
 def test_latex_escapes_what_is_special():
-    output = latex.render(BLOCKS)
+    output = latex(BLOCKS)
     body = "\n".join(line for line in output.split("\n") if not line.startswith("%"))
     assert _latex_is_balanced(body)
     assert not re.search(r"(?<!\\)[%#_]", body)
@@ -111,5 +111,5 @@ def test_latex_escapes_what_is_special():
 
 
 def test_latex_names_what_its_fonts_lack():
-    assert latex.escape("中") == "{[}U+4E2D{]}"
-    assert latex.escape("−5 ± 1 é") == "$-$5 $\\pm$ 1 é"  # noqa: RUF001
+    assert escape_latex("中") == "{[}U+4E2D{]}"
+    assert escape_latex("−5 ± 1 é") == "$-$5 $\\pm$ 1 é"  # noqa: RUF001

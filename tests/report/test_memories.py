@@ -1,6 +1,6 @@
 from repro.evidence.compare import compare
-from repro.report.plots.memories import memories
 from repro.report.plots.plot import MEMORIES
+from repro.report.plots.recorded import memories
 from tests.report.grids import grid, record
 
 PROFILES = {

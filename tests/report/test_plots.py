@@ -1,50 +1,36 @@
 from repro.evidence.compare import compare
 from repro.evidence.table import read_evidence
-from repro.pictures import Picture, to_line
-from repro.report.plots import figures
 from repro.report.plots.plot import KINDS, file_name, grids, labelled, over_seeds
+from repro.report.render import figures_of
 from tests.report.grids import grid, record, swept
 from tests.report.tested import run
 
 NAMES = [
     "toy--grid--by-rounds--cpu.svg",
-    "toy--grid--points--cpu.svg",
-    "toy--grid@a--cpu--drawn-s1.png",
+    "toy--grid--cpu.svg",
     "toy--grid@a--cpu--memory-s1.svg",
-    "toy--grid@a--cpu.svg",
-    "toy--grid@b--cpu.svg",
 ]
-OUTPUTS = to_line(Picture(1, 1, 1, b"\x07"))
 
 
 def fill(house):
     """A grid with every kind of figure."""
     grid(house, "a", "b")
     swept_a = swept("rounds", "test/accuracy", {1: 1.0, 2: 2.0})
-    record(house, "toy/grid@a", metrics=swept_a, outputs=OUTPUTS, profiles={"density/layer 1": [0.5, 1.5]})
+    record(house, "toy/grid@a", metrics=swept_a, profiles={"density/layer 1": [0.5, 1.5]})
     record(house, "toy/grid@b", metrics=swept("rounds", "test/accuracy", {1: 1.0, 2: 3.0}))
 
 
 def test_every_kind_in_its_order(house):
     fill(house)
-    result = figures(read_evidence())
+    result = list(figures_of(read_evidence()).values())
     assert [plot.name for plot in result] == NAMES
     assert list(dict.fromkeys(plot.kind for plot in result)) == list(KINDS)
 
 
 def test_the_figures_of_tests_come_first(house):
     run(house)
-    first = [plot.name for plot in figures(read_evidence())[:2]]
+    first = [plot.name for plot in list(figures_of(read_evidence()).values())[:2]]
     assert first == ["toy--effects.svg", "toy--test--bigger-is-better-1.svg"]
-
-
-def test_the_checkout_has_one_figure_of_a_name(monkeypatch):
-    for name in ("REPRO_RESULTS", "REPRO_CONFIGS"):
-        monkeypatch.delenv(name, raising=False)
-    result = [plot.name for plot in figures(read_evidence())]
-    assert len(result) == len(set(result))
-    assert "parity.svg" in result
-    assert sum("--effects" in name for name in result) == 8
 
 
 def test_file_names_hold_no_folders():

@@ -17,6 +17,9 @@ class Link:
     page: str
     file: str
 
+    def __str__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True)
 class VerdictWord:

@@ -9,11 +9,10 @@ from functools import partial
 from typing import Any
 
 from repro import text
-from repro.errors import UserError
-from repro.evidence.published import Paper, load_paper
+from repro.evidence.published import Paper, load_paper, paper_keys
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord, made_by
-from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Link, Paragraph
+from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Paragraph
 from repro.report.views.runs import commit
 from repro.report.views.words import at_scale
 
@@ -61,14 +60,15 @@ def terminal_table(record: RunRecord, most: int | None = None) -> str:
         most: the most numbers, one BLEU among them, unless its recipe names more in ``reproduces``, which come first; a
             last line counts the others. None for all.
     """
-    goals, paper = record.config.get("reproduces") or (), _paper(record)
-    named = [m for m in record.metrics if any(_fits(goal, m) for goal in goals)]
+    key, goals = record.experiment.partition("/")[0], record.config.get("reproduces") or ()
+    paper = load_paper(key) if key in paper_keys() else None  # none of the user's own
+    named = [m for m in record.metrics if any(goal["measured"] == m.name for goal in goals)]
     metrics = [*named, *(m for m in record.metrics if m not in named)]
     brief = [m for m in metrics if m in named or "/bleu_" not in m.name]
     listed = metrics if most is None else brief[: max(most, len(named))]
     rows = []
     for m in listed:
-        published = _published_numbers(record, m, paper) if record.scale == "paper" else "reduced scale"
+        published = _published_numbers(goals, m.name, paper) if record.scale == "paper" else "reduced scale"
         labels = (record.experiment, record.scale, str(record.seed), m.name)
         rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = text_table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
@@ -90,36 +90,21 @@ def _block(block: Block) -> str:
         case Bullets(items):
             return "\n".join(f"- {text.clean(item)}" for item in items)
         case Grid(header, rows):
-            return text_table(
-                [[c.text if isinstance(c, Link) else str(c) for c in row] for row in rows], header
-            )
+            return text_table((map(str, row) for row in rows), header)
         case Figure():
             return ""
 
 
-def _paper(record: RunRecord) -> Paper | None:
-    try:
-        return load_paper(record.experiment.split("/", 1)[0])
-    except UserError:  # a paper of the user's own has no published file
-        return None
-
-
-def _published_numbers(record: RunRecord, measurement: Measurement, paper: Paper | None) -> str:
-    """The published numbers that the recipe compares with this measurement."""
+def _published_numbers(goals: Sequence[dict[str, str]], name: str, paper: Paper | None) -> str:
+    """The published numbers that the recipe compares with a measurement."""
     values = []
-    for goal in record.config.get("reproduces") or ():
+    for goal in goals:
         table = paper.tables.get(goal["table"]) if paper else None
         row = table.rows.get(goal["row"]) if table else None
-        if _fits(goal, measurement) and table and row:
+        if goal["measured"] == name and table and row:
             value = text.printed(row.values.get(goal["metric"]))
             values.append(f"{value} ({table.number}, {row.label})")
     return "; ".join(values) or text.NOTHING
-
-
-def _fits(goal: dict[str, Any], measurement: Measurement) -> bool:
-    protocol = goal.get("protocol") or {}
-    same = all(measurement.protocol.get(key) == value for key, value in protocol.items())
-    return goal.get("measured") == measurement.name and same
 
 
 def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:

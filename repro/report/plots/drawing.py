@@ -41,17 +41,11 @@ def svg(content: Chart | Forest, caption: str, sha256: str) -> bytes:
     return f"{root}{tag}<style>{style}</style>{rest}".encode()
 
 
-def pdf(content: Chart | Forest) -> bytes:
-    """A PDF for a paper, in the light colours."""
-    return _saved(content, "pdf", {"CreationDate": None})
-
-
 def drawn(plot: Plot, suffix: str) -> bytes:
-    """A chart as ``.svg``, ``.pdf`` or ``.png``."""
-    assert not isinstance(plot.content, list)
+    """A chart as ``.svg``, or, in the light colours, as ``.pdf`` or ``.png``."""
     if suffix == ".svg":
         return svg(plot.content, plot.caption, "")
-    return pdf(plot.content) if suffix == ".pdf" else _saved(plot.content, "png", {})
+    return _saved(plot.content, suffix[1:], {"CreationDate": None} if suffix == ".pdf" else {})
 
 
 def _saved(content: Chart | Forest, kind: str, metadata: dict[str, Any]) -> bytes:

@@ -4,10 +4,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-from repro.pictures import sheet
 from repro.report.plots.plot import Plot
 
-SIDE = 84  # pixels of the longer side of a picture on a sheet, at least
 STYLE_FILES = ("figures.mplstyle", "drawing.py", "forest.py", "panels.py")
 
 
@@ -23,14 +21,12 @@ def content(plot: Plot, path: Path) -> bytes:
     return current if sha256.encode() in current[:2000] else _drawn(plot, sha256)
 
 
+def _drawn(plot: Plot, sha256: str) -> bytes:
+    from repro.report.plots.drawing import svg  # here, as matplotlib takes long to import
+
+    return svg(plot.content, plot.caption, sha256)
+
+
 @cache
 def _style() -> str:
     return "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in STYLE_FILES)
-
-
-def _drawn(plot: Plot, sha256: str) -> bytes:
-    if not isinstance(plot.content, list):
-        from repro.report.plots.drawing import svg
-
-        return svg(plot.content, plot.caption, sha256)
-    return sheet(plot.content, SIDE, sha256)

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.pictures import Picture
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Forest
 
 SWEEPS = "Sweeps"
-SIDES = "Points of a grid side by side"
-DRAWN = "Drawn by the models"
 MEMORIES = "Continuous memories"
 CURVES = "Learning curves"
 HEADLINES = "Headlines"  # on the first screen and in the README
@@ -21,10 +18,8 @@ EFFECTS = "Effects"  # at the head of a paper's page
 # How each kind is to be read, in the order in which a paper's page shows them.
 KINDS = {
     SWEEPS: "Lines are points of the grid: means over seeds; thin lines are seeds.",
-    SIDES: "Lines are points of the grid: means over seeds at the steps that all have; thin lines are seeds.",
-    DRAWN: "What the trained models drew: a sheet for each recorded run.",
+    CURVES: "Lines are points of the grid: means over seeds at the steps that all have; thin lines are seeds.",
     MEMORIES: "What continuous memories hold in one test example, and where its last queries attend; lines are layers.",
-    CURVES: "",
 }
 UNITS = {"loss": "nats per token", "nll": "nats per token", "ppl": "perplexity", "bleu": "BLEU"}
 
@@ -39,19 +34,18 @@ class Plot:
         name: of its file in ``results/plots``; begins with ``<paper>--``.
         kind: one of :data:`KINDS`.
         caption: one line.
-        content: drawn as SVG, or pictures of one shape, shown on a sheet as PNG.
     """
 
     name: str
     kind: str
     caption: str
-    content: Chart | Forest | list[Picture]
+    content: Chart | Forest
 
 
-def file_name(experiment: str, *parts: str, suffix: str = "svg") -> str:
+def file_name(experiment: str, *parts: str) -> str:
     """Returns ``<paper>--<recipe>--<part>.svg``; characters other than ``@`` that file names lack become dashes."""
     cleaned = (re.sub(r"[^A-Za-z0-9._@+-]+", "-", part) for part in parts)
-    return f"{'--'.join([experiment.replace('/', '--'), *cleaned])}.{suffix}"
+    return f"{'--'.join([experiment.replace('/', '--'), *cleaned])}.svg"
 
 
 def caption(experiment: str, scale: str, words: str) -> str:

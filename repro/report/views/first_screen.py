@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
+import jinja2
+
 from repro import text
 from repro.evidence.outcomes import ORDERS
 from repro.evidence.published import Paper
@@ -13,12 +15,8 @@ from repro.report.formats.blocks import Bullets, Cell, Code, Document, Figure, G
 from repro.report.plots.plot import Plot
 from repro.report.plots.tested import ALL
 from repro.report.views.tests import grid_of_tests
-from repro.report.views.words import WORDS
+from repro.report.views.words import PARAGRAPHS, WORDS
 
-WHAT = (
-    "repro trains the models of eight Transformer papers from YAML recipes, on a laptop or a GPU cluster, and prints "
-    "each result next to the published number. In a clone, two commands install it, train a model and show its paper:"
-)
 COMMANDS = """\
 pip install -r requirements.lock && pip install --no-deps -e . && repro run attention-is-all-you-need/base --scale cpu
 repro list attention-is-all-you-need"""
@@ -31,26 +29,22 @@ HEADER = (
     "Numbers, paper's scale",
     "GPU hours left",
 )
-READING = (
-    "Same function: comparisons of outputs and gradients with published code, the authors' where there is any, and the "
-    "largest difference. Same training: updates of all runs that were compared, and the largest difference of a loss "
-    "or a final weight; the picture has one run of each paper. Differences are relative where numbers exceed 1, "
-    "without dropout, in float64; one kernel of the linear transformers' code exists in float32 only. Same size: "
-    "published parameter counts that ours equal; for each of the others the reason of the difference is stated. "
-    "Numbers: reproduced of tested, of those that count. GPU hours: for the rest, with three seeds."
-)
 
 
 def summary(found: Evidence) -> Document:
     """What is shown, the lines of rungs, and the picture of the training runs that were compared."""
-    document: Document = [Paragraph(shown(found)), rungs_grid(found, found.papers), Paragraph(READING)]
+    document: Document = [
+        Paragraph(shown(found)),
+        rungs_grid(found, found.papers),
+        Paragraph(PARAGRAPHS["reading"]),
+    ]
     trained = any(line.runs for line in found.rungs.values())
     return [*document, Figure(parity.PICTURE, parity.CAPTION)] if trained else document
 
 
 def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
     """What the project is, the first screen, the picture and the tests of each paper, and the words of verdicts."""
-    document: Document = [Heading(1, "repro"), Paragraph(WHAT), Code(COMMANDS), *summary(found)]
+    document: Document = [Heading(1, "repro"), Paragraph(PARAGRAPHS["what"]), Code(COMMANDS), *summary(found)]
     document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:
         document.append(Heading(2, paper.short_title))
@@ -64,27 +58,23 @@ def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
 def shown(found: Evidence) -> str:
     """What the evidence shows, and what it does not."""
     lines = found.rungs.values()
-    tests, numbers = (
-        sum(map(Counter, of), Counter()) for of in ((x.tests for x in lines), (x.numbers for x in lines))
-    )
-    fair = ", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet"
+    tests = sum((Counter(line.tests) for line in lines), Counter())
+    numbers = sum((Counter(line.numbers) for line in lines), Counter())
     every = Counter(one.verdict for one in found.tests if not one.is_check)
-    waiting, unfair = every["not run"] + every["incomplete"], every["not a fair test"]
-    untested = sum(len(file.untested) for file in found.files.values())
-    met = sum(bool(line.cases and line.runs) for line in lines)
-    own = sum(bool(line.cases and line.by_authors) for line in lines)
-    others = f", and of {met - own} with that of a published reimplementation" if met > own else ""
     hours = sum(line.gpu_hours or 0 for line in lines)
-    price = f"about {hours:,.0f} GPU hours, or " if hours else ""
-    return (
-        f"The training of {own} of {text.plural(len(lines), 'paper')} agrees, update by update, with that of the "
-        f"authors' code{others}. "
-        f"Fair tests of claims, mostly at reduced scales: {fair}; {waiting} declared and not yet complete, "
-        f"{every['planned']} planned. {text.plural(unfair, 'attempt')} that the gate refuses count for nothing, and "
-        f"{text.plural(untested, 'claim')} have no test. "
-        f"Of {sum(line.counted for line in lines)} counted numbers {sum(numbers.values())} were run at the paper's "
-        f"scale and {numbers['reproduced']} are reproduced; the rest needs {price}data and weights "
-        "that are not here."
+    return jinja2.Template(PARAGRAPHS["shown"]).render(
+        papers=text.plural(len(lines), "paper"),
+        met=sum(bool(line.cases and line.runs) for line in lines),
+        own=sum(bool(line.cases and line.by_authors) for line in lines),
+        fair=", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet",
+        waiting=every["not run"] + every["incomplete"],
+        planned=every["planned"],
+        unfair=text.plural(every["not a fair test"], "attempt"),
+        untested=text.plural(sum(len(file.untested) for file in found.files.values()), "claim"),
+        counted=sum(line.counted for line in lines),
+        tested=sum(numbers.values()),
+        reproduced=numbers["reproduced"],
+        hours=f"{hours:,.0f}" if hours else "",
     )
 
 

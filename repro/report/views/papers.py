@@ -11,12 +11,7 @@ from repro.report.formats.blocks import Cell as GridCell
 from repro.report.plots.plot import KINDS, Plot
 from repro.report.views.first_screen import rungs_grid
 from repro.report.views.tests import grid_of_tests, untested_grid
-from repro.report.views.words import at_scale, venue
-
-REDUCED = (
-    "These runs are smaller than the paper's in model, data or updates. None of their numbers is compared with a "
-    "published one; tests of claims use them."
-)
+from repro.report.views.words import PARAGRAPHS, at_scale, venue
 
 
 def paper_document(evidence: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
@@ -148,7 +143,11 @@ def _reduced(evidence: Evidence, paper: Paper) -> Document:
         )  # fmt: skip
     header = ("Experiment", "Scale", "Metric", "Mean ± 95 %", "n", "Unit", "Notes")
     grid = Grid(header, tuple(rows.values()), frozenset({3, 4}))
-    return [Heading(2, "Numbers at reduced scales"), Paragraph(REDUCED), grid] if rows else []
+    return (
+        [Heading(2, "Numbers at reduced scales"), Paragraph(PARAGRAPHS["reduced scales"]), grid]
+        if rows
+        else []
+    )
 
 
 def _figures(plots: Sequence[Plot]) -> Document:

@@ -7,12 +7,9 @@ from repro.recipe import SCALES
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.plots.plot import grid_of
+from repro.report.views.words import PARAGRAPHS
 
 HEADER = ("Run", "State", "First number", "Tests", "Updates", "Time", "Hardware", "Commit", "Finished")
-VERIFY = (
-    "The command repro verify checks out the commit of a record, runs its command again and compares every number and "
-    "the hash of the weights; timings are left out."
-)
 
 
 def runs_document(evidence: Evidence) -> Document:
@@ -85,4 +82,8 @@ def _verified(comparison: Comparison) -> Document:
     rows = [(o.time[:10], o.record, o.outcome, same[o.same_build], o.detail) for o in comparison.verified]
     if not rows:
         return []
-    return [Heading(2, "Records that were run again"), Paragraph(VERIFY), Grid(header, tuple(rows))]
+    return [
+        Heading(2, "Records that were run again"),
+        Paragraph(PARAGRAPHS["verified"]),
+        Grid(header, tuple(rows)),
+    ]

@@ -22,14 +22,10 @@ from repro.report.formats.blocks import (
     VerdictWord,
 )  # fmt: skip
 from repro.report.plots.plot import Plot
-from repro.report.views.words import at_scale, effect_words, outcome, percent
+from repro.report.views.words import PARAGRAPHS, at_scale, effect_words, outcome, percent
 from repro.seeds import show_ranges
 
 FILE = "tests.md"
-SAYS = (
-    "A test says which sentence it tests, which runs stand for the rows, and whether it is fair: each condition of the "
-    "gate with its figures. One that fails the gate counts for nothing. docs/results.md gives the rules."
-)
 
 
 def name_of(one: Tested) -> str:
@@ -67,7 +63,7 @@ def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
 
 def document_of_tests(found: Evidence) -> Document:
     """Every test, every attempt, and the claims without one."""
-    document: Document = [Heading(1, "Tests of claims"), Paragraph(SAYS)]
+    document: Document = [Heading(1, "Tests of claims"), Paragraph(PARAGRAPHS["tests"])]
     for paper in found.papers:
         document.append(Heading(2, paper.short_title))
         for one in found.tested[paper.key]:
@@ -80,29 +76,21 @@ def _arithmetic(found: Evidence, paper: Paper) -> list[Block]:
     """Tests that a cheaper arithmetic gives the same numbers; nothing without any."""
     rows: list[tuple[Cell, ...]] = []
     for one in found.equal[paper.key]:
-        test, gap, seeds = (
-            one.test,
-            one.difference,
-            f"--scale {one.test.scale} --seeds {show_ranges(one.test.seeds)}",
-        )
-        values = ", ".join(f"{key} {value}" for key, value in test.cheaper.items())
-        between = "{} to {}".format(*map(text.signed, gap.interval(0.95))) if gap else text.NOTHING
-        samples = [text.plus_minus(sample.estimate) for sample in (one.own, one.other)]
-        cells = (
-            f"{test.run}, {values}",
+        test, gap = one.test, one.difference
+        cheaper = ", ".join(f"{key} {value}" for key, value in test.cheaper.items())
+        row = (
+            f"{test.run}, {cheaper}",
             f"{test.measured}, margin {one.margin or test.margin or 'of its unit'}",
+            text.plus_minus(one.own.estimate),
+            text.plus_minus(one.other.estimate),
+            "{} to {}".format(*map(text.signed, gap.interval(0.95))) if gap else text.NOTHING,
+            VerdictWord(one.verdict, one.why),
+            f"repro reproduce {shlex.quote(test.run)} --scale {test.scale} --seeds {show_ranges(test.seeds)}",
         )
-        command = f"repro reproduce {shlex.quote(test.run)} {seeds}"
-        rows.append((*cells, *samples, between, VerdictWord(one.verdict, one.why), command))
-    titles = (
-        "Cheaper arithmetic",
-        "Measured",
-        "Recipe's own ± 95 %",
-        "Cheaper ± 95 %",
-        "Difference (95 %)",
-        "Outcome",
-    )
-    return [Grid((*titles, "Command of the recipe's own"), tuple(rows), frozenset({2, 3}))] if rows else []
+        rows.append(row)
+    estimates = ("Recipe's own ± 95 %", "Cheaper ± 95 %", "Difference (95 %)")
+    titles = ("Cheaper arithmetic", "Measured", *estimates, "Outcome", "Command of the recipe's own")
+    return [Grid(titles, tuple(rows), frozenset({2, 3}))] if rows else []
 
 
 def one_test(found: Evidence, one: Tested, plots: Collection[Plot]) -> Document:

@@ -1,51 +1,16 @@
-"""The words of verdicts, each with the sentence that explains it, and other words that several documents share."""
+"""The texts of the documents, and words that several of them share."""
+
+from pathlib import Path
 
 from repro import text
 from repro.evidence.outcomes import Effect, Tested
 from repro.evidence.published import Paper
 from repro.report.formats.blocks import VerdictWord
+from repro.yamls import read_yaml
 
-NUMBERS = {
-    "reproduced": "At the paper's scale our mean is equal to the published number within the margin.",
-    "higher": "At the paper's scale our mean is above the published number by more than the margin.",
-    "lower": "At the paper's scale our mean is below the published number by more than the margin.",
-    "open": "At the paper's scale, with too few seeds or too much spread to decide.",
-    "at chance": "The published number and ours are both those of guessing: neither success nor failure.",
-    "short budget": "Ours made fewer updates than the paper's.",
-    "agrees": "Computed from definitions, and equal to the published number.",
-    "differs": "Computed from definitions, and not equal to the published number.",
-    "timed": "A time on our machine, shown without a verdict.",
-    "derived": "Computed from other numbers, shown without a verdict.",
-    "no value": "The runs that it would be derived from do not give it.",
-    "unpublished": "We measured it; the paper shows it without a number.",
-    "reduced scale": "Only smaller runs exist; they are never compared with the published number.",
-    "no recipe": "Nothing here measures it.",
-}
-TESTS = {
-    "same order": "A fair test: our rows are shown to be in the order that the paper has.",
-    "other order": "A fair test: our rows are shown to be in another order than the paper's.",
-    "no clear order": "A fair test that shows neither the paper's order nor another.",
-    "not a fair test": "A condition of the gate is not met; the outcome counts for nothing.",
-    "planned": "Not declared yet.",
-    "incomplete": "Rows or seeds of the test have no record yet.",
-    "check of the code": "The task alone decides the order; the test is no evidence for the claim.",
-    "out of reach": "Data or weights are missing here, or a row costs more than 20 core-hours.",
-    "not run": "There is no record.",
-}
-ARITHMETIC = {
-    "equal": "A cheaper arithmetic gives the recipe's numbers, within a tenth of the margin.",
-    "apart": "A cheaper arithmetic gives other numbers, by more than a tenth of the margin.",
-}
-RECORDS = {
-    "current": "The record counts for the numbers of its recipe.",
-    "superseded": "Its recipe is another now; tests that name its configuration still use it.",
-    "withdrawn": "It has a fault that does not depend on its score, and counts for nothing.",
-    "overridden": "Settings beside the recipe's changed what was computed.",
-    "mixed": "It was resumed with other code, packages or another device.",
-    "tuning": "Its seed is not one of the judged ones.",
-    "repeated": "An earlier record of the same seed counts.",
-}
-WORDS = NUMBERS | TESTS | ARITHMETIC | RECORDS
+_TEXTS = read_yaml(Path(__file__).with_name("texts.yaml"))
+WORDS: dict[str, str] = _TEXTS["words"]  # of verdicts and of the states of records, each with a sentence
+PARAGRAPHS: dict[str, str] = _TEXTS["paragraphs"]
 
 
 def at_scale(scale: str) -> str:

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
-from repro.report.formats import html
 from repro.report.formats.blocks import Bullets, Code, Figure, Grid, Heading, Link, Paragraph, VerdictWord
+from repro.report.formats.documents import HYPHEN, page, style
 from repro.report.views.words import WORDS
 from tests.report.markup import read
 from tests.report.test_formats import BLOCKS, HOSTILE
 
-STYLE = html.style()
+STYLE = style()
 DOCUMENT = [
     Heading(1, "Title"),
     Paragraph("See https://arxiv.org/abs/2001.00001."),
@@ -33,25 +33,25 @@ DOCUMENT = [
 ]
 
 
-def page(**changes):
-    return read(html.render(DOCUMENT, **changes))
+def rendered(**changes):
+    return read(page(DOCUMENT, **changes))
 
 
 def test_a_word_of_a_verdict_is_a_badge_that_explains_itself():
-    badge = page().one("span", cls="v")
+    badge = rendered().one("span", cls="v")
     assert (badge.text, badge.get("class")) == ("same order", "v v-same-order")
     assert badge.get("title") == WORDS["same order"]
     assert badge.parent.text == "same order n = 3"
-    unknown = read(html.render([Grid(("a",), ((VerdictWord('x" y'),),))])).one("span", cls="v")
+    unknown = read(page([Grid(("a",), ((VerdictWord('x" y'),),))])).one("span", cls="v")
     assert (unknown.get("class"), unknown.get("title")) == ("v v-other", "")
 
 
 def test_commands_keep_their_lines():
-    assert "<code>repro a\nrepro &lt;b&gt;</code>" in html.render([Code("repro a\nrepro <b>")])
+    assert "<code>repro a\nrepro &lt;b&gt;</code>" in page([Code("repro a\nrepro <b>")])
 
 
 def test_links_lead_to_pages_and_to_the_web():
-    tree = page(pages="pages/", links=[("Overview", "../index.html")])
+    tree = rendered(pages="pages/", links=[("Overview", "../index.html")])
     links = [(a.text, a.get("href")) for a in tree.all("a")]
     assert links == [
         ("Overview", "../index.html"),
@@ -62,27 +62,27 @@ def test_links_lead_to_pages_and_to_the_web():
 
 
 def test_a_figure_is_loaded_when_it_is_seen_and_has_a_name():
-    image = page(plots="plots").one("img")
+    image = rendered(plots="plots").one("img")
     assert image.attributes == {"src": "plots/toy--a%40b.svg", "alt": "curves", "loading": "lazy"}
-    assert page().one("figcaption").text == "curves"
+    assert rendered().one("figcaption").text == "curves"
 
 
 def test_numbers_are_flush_right_and_ours_are_marked():
-    (line,) = page().one("tbody").all("tr")
+    (line,) = rendered().one("tbody").all("tr")
     assert line.get("class") == "ours"
     assert [e.get("class") for e in line.all("td")] == ["n", None]
     assert line.one("th").get("scope") == "row"
-    assert [th.get("scope") for th in page().one("thead").all("th")] == ["col"] * 3
+    assert [th.get("scope") for th in rendered().one("thead").all("th")] == ["col"] * 3
 
 
 def test_a_power_of_ten_is_not_broken_at_its_sign():
-    output = html.render([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))])
-    assert f"27 updates, 9e{html.HYPHEN}11" in output
-    assert "2020-11" in html.render([Grid(("a", "b"), (("x", "2020-11"),))])
+    output = page([Grid(("a", "b"), (("x", "27 updates, 9e-11"),))])
+    assert f"27 updates, 9e{HYPHEN}11" in output
+    assert "2020-11" in page([Grid(("a", "b"), (("x", "2020-11"),))])
 
 
 def test_each_page_is_open_to_all_readers():
-    tree = page()
+    tree = rendered()
     assert tree.one("html").get("lang") == "en"
     assert tree.one("title").text == tree.one("h1").text == "Title"
     assert [len(tree.all(name)) for name in ("nav", "main", "footer")] == [1, 1, 1]
@@ -91,18 +91,18 @@ def test_each_page_is_open_to_all_readers():
 
 
 def test_nothing_but_its_own_style_is_allowed():
-    tree = page()
+    tree = rendered()
     policy = next(m.get("content") for m in tree.all("meta") if m.get("http-equiv"))
     digest = base64.b64encode(hashlib.sha256(tree.one("style").raw.encode()).digest()).decode()
     assert f"style-src 'sha256-{digest}'" in policy
     assert "default-src 'none'" in policy
     assert "img-src 'self'" in policy
     assert "unsafe" not in policy
-    assert not re.search(r"@import|url\(|<script|<link", html.render(DOCUMENT))
+    assert not re.search(r"@import|url\(|<script|<link", page(DOCUMENT))
 
 
 def test_hostile_texts_are_texts():
-    tree = read(html.render([*BLOCKS, Paragraph("https://x.y/'\"><script>")]))
+    tree = read(page([*BLOCKS, Paragraph("https://x.y/'\"><script>")]))
     assert {e.name for e in tree.one("main").walk()} <= {
         "h1", "h2", "p", "ul", "li", "div", "table", "thead", "tbody", "tr", "th", "td", "a",
     }  # fmt: skip

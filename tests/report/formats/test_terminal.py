@@ -26,12 +26,6 @@ def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
     assert "30" not in output.replace("29.50", "")
 
 
-def test_another_protocol_has_no_published_number_beside_it(house):
-    goal = "{table: table1, row: big, metric: bleu, measured: test/bleu, protocol: {beam: 5}}"
-    (record,) = house.run(house.recipe("big", goal), [29.5])
-    assert "Table 1" not in terminal_table(record)
-
-
 def test_a_recipe_of_a_paper_without_published_file(house):
     (record,) = house.run(house.recipe("big"), [29.5])
     own = dataclasses.replace(record, experiment="mine/own")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from repro.evidence.table import read_evidence
-from repro.report.formats import markdown
 from repro.report.formats.blocks import Figure, Heading, VerdictWord
+from repro.report.formats.documents import markdown
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import CURVES, Plot
 from repro.report.views.tests import document_of_tests, grid_of_tests, one_test
@@ -25,7 +25,7 @@ def found(name="bigger-is-better/1"):
 
 def page(**changes):
     evident, one = found(**changes)
-    return markdown.render(one_test(evident, one, []))
+    return markdown(one_test(evident, one, []))
 
 
 def test_a_fair_test_shows_all_that_it_rests_on(house):
@@ -137,7 +137,7 @@ def test_the_document_has_every_test_and_every_claim_without_one(house):
     assert [block.text for block in document if isinstance(block, Heading)] == [
         "Tests of claims", "A Toy Paper", "bigger-is-better, attempt 1",
     ]  # fmt: skip
-    said = markdown.render(document)
+    said = markdown(document)
     assert "| Base and small are alike. | not run | 8 GPU hours a row |" in said
     assert "| Bigger is surer. | out of reach | needs the toys; nobody sells them |" in said
 

@@ -7,7 +7,7 @@ from repro.evidence.official import PARITY as FILE
 from repro.evidence.official import SIZES
 from repro.evidence.table import read_evidence
 from repro.paths import PROJECT
-from repro.report.formats import markdown
+from repro.report.formats.documents import markdown
 from repro.report.views.first_screen import COMMANDS, overview, rungs_grid, shown, summary
 from repro.report.views.words import WORDS
 from tests.report.fakes import UNTESTED
@@ -79,7 +79,7 @@ def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
 def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
     changed = TWO.replace("    rows:", "    changed: more updates\n    rows:")
     house.test(f"schema_version: 1\npaper: toy\ntests:{ROWS}{changed}{UNTESTED}")
-    said = markdown.render(overview(read_evidence()))
+    said = markdown(overview(read_evidence()))
     assert "| 2 of 2 | reduced scale: small | planned |" in said
     assert "| 1 of 2 |" not in said
     assert all(f"- {word}: {sentence}" in said for word, sentence in WORDS.items())

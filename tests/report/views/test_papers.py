@@ -1,8 +1,8 @@
 """A paper's document: its tables with ours below each row, tests, reduced numbers, figures."""
 
 from repro.evidence.table import read_evidence
-from repro.report.formats import markdown
 from repro.report.formats.blocks import Figure, Heading
+from repro.report.formats.documents import markdown
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import CURVES, SWEEPS, Plot
 from repro.report.views.papers import paper_document
@@ -18,7 +18,7 @@ def document(*plots):
 
 
 def said():
-    return markdown.render(document())
+    return markdown(document())
 
 
 def line(start):

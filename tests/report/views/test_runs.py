@@ -6,7 +6,7 @@ from repro.evidence.ledger import withdraw
 from repro.evidence.table import read_evidence
 from repro.evidence.verified import BIT_EQUAL, DIFFERS, FAILED, Verified, keep
 from repro.record import Measurement, write_record
-from repro.report.formats import markdown
+from repro.report.formats.documents import markdown
 from repro.report.render import write_tables
 from repro.report.views.runs import commit, first_number, runs_document
 from tests.report.fakes import make_record
@@ -16,7 +16,7 @@ DASH = "\N{EN DASH}"
 
 
 def said():
-    return markdown.render(runs_document(read_evidence()))
+    return markdown(runs_document(read_evidence()))
 
 
 def lines():
