@@ -61,13 +61,14 @@ def hashes(test: EqualityTest) -> tuple[str, ...]:
     Raises:
         UserError: no such recipe, or a setting that does not fit it.
     """
-    cheaper: Overrides = [(key, value) for key, value in test.cheaper.items()]
-    return tuple(load_recipe(test.run, test.scale, given).config_hash for given in ([], cheaper))
+    own: Overrides = list(test.settings.items())
+    other: Overrides = [*own, *test.cheaper.items()]
+    return tuple(load_recipe(test.run, test.scale, given).config_hash for given in (own, other))
 
 
 def digest(test: EqualityTest) -> str:
-    """SHA-256 of all that a declaration fixes: the text and both configurations."""
-    fixed = test.model_dump(mode="json") | {"margin": str(test.margin), "configs": hashes(test)}
+    """SHA-256 of all that a declaration fixes: the text and both configurations, in which the settings are."""
+    fixed = test.model_dump(mode="json", exclude={"settings"}) | {"margin": str(test.margin), "configs": hashes(test)}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 

@@ -206,6 +206,7 @@ class EqualityTest(Model):
     Attributes:
         run: experiment.
         scale: scale of the runs.
+        settings: of both, where the recipe has changed since the test was declared.
         cheaper: what the runs in the other arithmetic set.
         measured: name of the measurement.
         margin: of the measured numbers; None for the default of their unit.
@@ -216,6 +217,7 @@ class EqualityTest(Model):
 
     run: Text
     scale: Literal["paper", "gpu", "small", "cpu"]
+    settings: dict[str, Any] = {}
     cheaper: dict[Literal["trainer.precision", "matmul_precision", "compile"], str | bool] = {
         "trainer.precision": "bf16-mixed"
     }

@@ -85,6 +85,19 @@ def test_overridden_runs_of_another_kind_do_not_count(pair):
     assert outcome().verdict == "incomplete"
 
 
+def test_settings_are_those_of_a_recipe_that_changed_later(pair):
+    declare(pair)
+    (before,) = load_tests(compare("toy").papers[0]).arithmetic
+    fixed = digest(before)
+    runs(pair, [30.0, 30.1, 30.2])
+    runs(pair, [30.0, 30.1, 30.2], "bf16-mixed")
+    pair.recipe("big", scale="small", width=3)
+    assert outcome().verdict == "not run"
+    pair.test(f"{HEAD}tests:{TEST}{PAIR % ('settings: {model.width: 2}, ' + DECLARED)}{UNTESTED}")
+    one = outcome()
+    assert (one.verdict, digest(one.test)) == ("equal", fixed)
+
+
 def test_a_pair_must_be_declared_before_its_runs(pair):
     declare(pair, at="2026-02-01T12:00:00Z")
     runs(pair, [30.0, 30.1, 30.2])
@@ -123,7 +136,7 @@ def test_the_outcome_is_in_the_evidence_and_in_the_document_of_tests(pair):
     ]
     assert "toy/big, trainer.precision bf16-mixed" in grid.rows[0]
     assert "equal" in map(str, grid.rows[0])
-    assert grid.rows[0][-1] == "repro reproduce toy/big --scale small --seeds 51-53"
+    assert grid.rows[0][-1] == "repro run toy/big --scale small --seeds 51-53"
 
 
 @pytest.mark.parametrize("entry", ["seeds: 51-52", "seeds: 51-53, cheaper: {model.width: 3}"])

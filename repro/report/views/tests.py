@@ -77,15 +77,16 @@ def _arithmetic(found: Evidence, paper: Paper) -> list[Block]:
     rows: list[tuple[Cell, ...]] = []
     for one in found.equal[paper.key]:
         test, gap = one.test, one.difference
-        cheaper = ", ".join(f"{key} {value}" for key, value in test.cheaper.items())
+        both = "".join(f", {key} {value}" for key, value in (test.settings | test.cheaper).items())
+        settings = "".join(f" --{key} {value}" for key, value in test.settings.items())
         row = (
-            f"{test.run}, {cheaper}",
+            f"{test.run}{both}",
             f"{test.measured}, margin {one.margin or test.margin or 'of its unit'}",
             text.plus_minus(one.own.estimate),
             text.plus_minus(one.other.estimate),
             "{} to {}".format(*map(text.signed, gap.interval(0.95))) if gap else text.NOTHING,
             VerdictWord(one.verdict, one.why),
-            f"repro reproduce {shlex.quote(test.run)} --scale {test.scale} --seeds {show_ranges(test.seeds)}",
+            f"repro run {shlex.quote(test.run)} --scale {test.scale} --seeds {show_ranges(test.seeds)}{settings}",
         )
         rows.append(row)
     estimates = ("Recipe's own ± 95 %", "Cheaper ± 95 %", "Difference (95 %)")
