@@ -68,7 +68,10 @@ def hashes(test: EqualityTest) -> tuple[str, ...]:
 
 def digest(test: EqualityTest) -> str:
     """SHA-256 of all that a declaration fixes: the text and both configurations, in which the settings are."""
-    fixed = test.model_dump(mode="json", exclude={"settings"}) | {"margin": str(test.margin), "configs": hashes(test)}
+    fixed = test.model_dump(mode="json", exclude={"settings"}) | {
+        "margin": str(test.margin),
+        "configs": hashes(test),
+    }
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
