@@ -6,11 +6,18 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, add, runs_and_jobs
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import published_files, runs_dir
+
+if TYPE_CHECKING:
+    from wandb import Api
+
+    from repro.report.own_runs import RunGroup
 
 WATCH_S = 60.0
 ADDRESSES = "dashboards.json"  # of what was saved
@@ -73,25 +80,58 @@ def _meant(words: list[str]) -> dict[str, Path]:
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
-    from repro.mirror import PROJECT_NAME
-    from repro.mirror.api import check_name, connect, plainly
+    from repro.mirror.api import connect, plainly
     from repro.report.dashboard import Board, outline, publish
 
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        raise UserError(MISSING)
-    entity = args.entity or os.environ.get("WANDB_ENTITY") or ""
-    project = args.project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
-    check_name(project, "project")
-    if entity:
-        check_name(entity, "entity")
+    entity, project = _place(args.entity, args.project)
     board = Board.read(args.paper, entity, project)
     if args.dry_run:
         sys.stdout.write(outline(board.report("https://wandb.ai")))
         return
     api = connect()
     with plainly(f"dashboard of {args.paper}"):
-        if not entity and not (entity := api.default_entity or ""):
-            raise UserError("W&B names no entity for this key; give --entity")
-        saved = publish(Board(board.evidence, entity, project), api, runs_dir() / ADDRESSES)
+        saved = publish(Board(board.evidence, _entity(api, entity), project), api, runs_dir() / ADDRESSES)
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")
+
+
+def save_comparison(groups: "Sequence[RunGroup]", scores: Sequence[str], metrics: Sequence[str]) -> None:
+    """Makes a report of runs side by side on W&B and prints its address."""
+    from repro.mirror.api import connect, plainly
+    from repro.report.dashboard import comparison_report
+
+    entity, project = _place()
+    api = connect()
+    with plainly("report of the comparison"):
+        report = comparison_report(groups, scores, metrics, _entity(api, entity), project)
+        print(f"created report    {report.save().url}")
+
+
+def _place(entity: str | None = None, project: str | None = None) -> tuple[str, str]:
+    """The entity, empty where it is that of the key, and the project on W&B.
+
+    Raises:
+        UserError: a name that cannot be one, or the library of reports is missing.
+    """
+    from repro.mirror import PROJECT_NAME
+    from repro.mirror.api import check_name
+
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise UserError(MISSING)
+    entity = entity or os.environ.get("WANDB_ENTITY") or ""
+    project = project or os.environ.get("WANDB_PROJECT") or PROJECT_NAME
+    check_name(project, "project")
+    if entity:
+        check_name(entity, "entity")
+    return entity, project
+
+
+def _entity(api: "Api", entity: str) -> str:
+    """The given entity, else that of the key.
+
+    Raises:
+        UserError: there is neither.
+    """
+    if not entity and not (entity := api.default_entity or ""):
+        raise UserError("W&B names no entity for this key; give --entity, or set WANDB_ENTITY")
+    return entity

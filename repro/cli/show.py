@@ -53,6 +53,8 @@ def register(verbs: Verbs) -> None:
         verb.add_argument(option, dest="out", type=Path, metavar="FILE", help=figure)
     each = "print a line for each run, with all of its scores"
     compare.add_argument("--csv", action="store_true", help=each)
+    report = "also make a report of them on W&B, where their curves are (WANDB_ENTITY, WANDB_PROJECT)"
+    compare.add_argument("--report", action="store_true", help=report)
     plot.set_defaults(handler=plot_runs)
     compare.set_defaults(handler=compare_runs)
 
@@ -73,7 +75,7 @@ def plot_runs(args: argparse.Namespace) -> None:
 
 def compare_runs(args: argparse.Namespace) -> None:
     from repro.report.formats.terminal import text_table
-    from repro.report.own_runs import as_csv, comparison, scores_of
+    from repro.report.own_runs import as_csv, comparison, curve_names, scores_of
 
     groups = _groups(args)
     if args.csv:
@@ -81,9 +83,14 @@ def compare_runs(args: argparse.Namespace) -> None:
     else:
         header, rows = comparison(groups, scores_of(groups, args.metric))
         print(text_table(rows, header))
+    scored = args.metric
+    args.metric = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
     if args.out:
-        args.metric = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
         _draw(args, groups)
+    if args.report:
+        from repro.cli.mirror import save_comparison
+
+        save_comparison(groups, scores_of(groups, scored), curve_names(groups, args.metric))
 
 
 def _groups(args: argparse.Namespace) -> "list[RunGroup]":

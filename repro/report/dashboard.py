@@ -7,7 +7,7 @@ the tests of claims, the curves of each recipe and the commands that make the ru
 import contextlib
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,8 +18,9 @@ from repro.evidence.published import Paper
 from repro.evidence.table import Evidence, read_evidence
 from repro.recipe import SCALES, Recipe
 from repro.record import write_atomic
-from repro.report.formats.blocks import Document, Heading
+from repro.report.formats.blocks import Document, Grid, Heading
 from repro.report.formats.documents import markdown
+from repro.report.own_runs import RunGroup, comparison
 from repro.report.plots.plot import grid_of
 from repro.report.views.papers import paper_document
 
@@ -212,6 +213,44 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     _write(addresses, known)
     urls = {kind: known[key][kind] for kind in ("workspace", "report")}
     return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
+
+
+def comparison_report(
+    groups: Sequence[RunGroup], scores: Sequence[str], metrics: Sequence[str], entity: str, project: str
+) -> "wr.Report":
+    """A report of runs side by side, not saved: the table of :func:`comparison`, then curves.
+
+    Args:
+        groups: a line each; their runs are found by name.
+        scores: of the table.
+        metrics: curves, a panel each.
+        entity: user or team.
+        project: of the runs.
+    """
+    import wandb_workspaces.reports.v2 as wr
+    from wandb_workspaces import expr
+
+    header, rows = comparison(groups, scores)
+    grid = Grid(tuple(header), tuple(map(tuple, rows)))
+    sets = [
+        wr.Runset(
+            entity=entity,
+            project=project,
+            name=text.clean(one.label),
+            filters=[expr.Metric("Name").isin([record.run_id for record in one.records])],
+            groupby=["config.recipe.title"],
+        )
+        for one in groups
+    ]
+    table = wr.MarkdownBlock(markdown([grid], tables=None, notice=False))
+    experiments = ", ".join(dict.fromkeys(record.experiment for one in groups for record in one.records))
+    return wr.Report(
+        entity=entity,
+        project=project,
+        title=text.clean(f"Compared: {experiments}").replace("/", " ")[:MOST_LETTERS],  # part of an address
+        width="fluid",
+        blocks=[table, wr.PanelGrid(runsets=sets, panels=_curves(metrics))],
+    )
 
 
 def outline(report: "wr.Report") -> str:

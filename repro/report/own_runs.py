@@ -116,15 +116,19 @@ def as_csv(groups: Sequence[RunGroup]) -> str:
     return out.getvalue()
 
 
+def curve_names(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Sequence[str]:
+    """The curves that are drawn: those named, or the training loss and the validation scores."""
+    return named or metrics_of(record for one in groups for record in one.records)[:FEW]
+
+
 def curves(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Plot:
-    """A figure with a panel for each curve: those named, or the training loss and the validation scores.
+    """A figure with a panel for each curve of :func:`curve_names`.
 
     Raises:
         UserError: no run has such a curve.
     """
     rows = {one.label: one.records for one in groups}
-    drawn = named or metrics_of(record for one in groups for record in one.records)[:FEW]
-    panels = [panel for name in drawn if (panel := curve_panel(rows, name))]
+    panels = [panel for name in curve_names(groups, named) if (panel := curve_panel(rows, name))]
     if not panels:
         known = sorted({name for one in groups for r in one.records for name in r.curves})
         raise UserError(

@@ -49,7 +49,7 @@ def test_a_dry_run_prints_the_report_and_asks_no_server(house: House, tmp_path: 
     assert printed.code == 0, printed.err
     assert printed.out.startswith("# toy: A Toy Paper\n")
     assert "Table 1: Toys\n" in printed.out
-    assert "10 panels, paper scale]" in printed.out
+    assert "9 panels, paper scale]" in printed.out
 
 
 @dashboards
@@ -95,6 +95,23 @@ def test_the_saved_views_are_those_of_the_paper(house: House, api: WandbApi) -> 
     names = [one["name"] for one in section["panelBankConfig"]["sections"]]
     assert names[:3] == ["Training", "Validation", "Speed and hardware"]
     assert section["runSets"][0]["filters"]["filters"][0]["value"] == ["toy"]
+
+
+@dashboards
+def test_runs_that_are_compared_are_a_report_of_their_own(house: House, api: WandbApi) -> None:
+    experiment = house.recipe("base")
+    runs = house.run(experiment, [28.0, 29.0])
+    made = call("compare", experiment, "--report")
+    assert made.code == 0, made.err
+    assert f"created report    {api.url}/{ENTITY}/repro/reports/Compared:-toy-base--" in made.out
+    (saved,) = api.views.values()
+    table, grid = (one for one in said(saved)["blocks"] if one["type"] in ("markdown-block", "panel-grid"))
+    assert "28.50" in str(table)
+    (own,) = grid["metadata"]["runSets"]
+    names = [(one["key"]["name"], one["op"], one["value"]) for one in own["filters"]["filters"]]
+    assert names == [("displayName", "IN", [run.run_id for run in runs])]
+    metrics = [one["config"]["metrics"] for one in grid["metadata"]["panelBankSectionConfig"]["panels"]]
+    assert ["train/loss"] in metrics
 
 
 @dashboards
