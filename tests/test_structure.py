@@ -14,15 +14,15 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1890,
+    "cli": 1915,
     "data": 5365,
-    "evidence": 2390,
+    "evidence": 2395,
     "experiment": 2555,
     "launch": 2105,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 1990,
+    "report": 2020,
     "repro": 1405,
     "tasks": 3095,
     "training": 865,
