@@ -70,7 +70,7 @@ def plot_runs(args: argparse.Namespace) -> None:
         for name in args.metric or metrics_of([record]):
             if points := record.curves.get(name):
                 print(curve_line(name, points))
-    _draw(args, groups)
+    _draw(groups, args.metric, args.out)
 
 
 def compare_runs(args: argparse.Namespace) -> None:
@@ -78,19 +78,19 @@ def compare_runs(args: argparse.Namespace) -> None:
     from repro.report.own_runs import as_csv, comparison, curve_names, scores_of
 
     groups = _groups(args)
+    scores = scores_of(groups, args.metric)
     if args.csv:
         print(as_csv(groups), end="")
     else:
-        header, rows = comparison(groups, scores_of(groups, args.metric))
+        header, rows = comparison(groups, scores)
         print(text_table(rows, header))
-    scored = args.metric
-    args.metric = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
+    named = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
     if args.out:
-        _draw(args, groups)
+        _draw(groups, named, args.out)
     if args.report:
         from repro.cli.mirror import save_comparison
 
-        save_comparison(groups, scores_of(groups, scored), curve_names(groups, args.metric))
+        save_comparison(groups, scores, curve_names(groups, named))
 
 
 def _groups(args: argparse.Namespace) -> "list[RunGroup]":
@@ -101,16 +101,16 @@ def _groups(args: argparse.Namespace) -> "list[RunGroup]":
     return group(find_records(args.runs))
 
 
-def _draw(args: argparse.Namespace, groups: "list[RunGroup]") -> None:
-    """Writes the figure, where one is wanted."""
+def _draw(groups: "list[RunGroup]", named: list[str], out: Path | None) -> None:
+    """Writes the figure, where one is wanted; without names, that of the usual curves."""
     from repro.report.own_runs import curves
 
-    plot = curves(groups, args.metric)
-    if args.out:
+    plot = curves(groups, named)
+    if out:
         from repro.report.plots.drawing import drawn
 
-        write_atomic(args.out, drawn(plot, args.out.suffix))
-        print(f"figure  {args.out}")
+        write_atomic(out, drawn(plot, out.suffix))
+        print(f"figure  {out}")
 
 
 def show_runs(args: argparse.Namespace) -> None:
