@@ -150,7 +150,7 @@ class RowData(StoreDataModule, ExampleData):
         cut: longer sequences are cut and counted as ``cut``; else they are left out and counted as ``left_out``.
 
     Raises:
-        UserError: a number below 1.
+        UserError: a number below 1; when the store is opened, a split of which no sequence is used.
     """
 
     cut: ClassVar[bool] = True
@@ -162,6 +162,14 @@ class RowData(StoreDataModule, ExampleData):
         at_least(1, max_length=max_length)
         self.store_name, _, self.variant = store.partition("/")
         self.seq_len = max_length
+
+    def check(self, store: Store) -> None:
+        """Refuses a store with a split of which no sequence is used."""
+        for split in (self.train_split, self.val_split, self.test_split):
+            if not len(RowReader(partial(_stored, store, split, self.parts), self.seq_len, self.cut).kept):
+                raise UserError(
+                    f"store {store.name}: no sequence of {split} has at most max_length {self.seq_len} tokens"
+                )
 
     def rows(self, split: str) -> Callable[[], Columns]:
         """Opens the rows of a split."""

@@ -15,13 +15,18 @@ from repro.errors import UserError
 LENGTHS = [3, 9, 4, 12, 5]  # <cls> and <sep> counted
 
 
-@pytest.fixture
-def _store(data_folder: Path, tmp_path: Path) -> None:
+def prepare_proteins(folder: Path, **lengths: list[int]) -> None:
     for split in ("train", "valid", "test_fold_holdout"):
         first = {"train": 0, "valid": 100, "test_fold_holdout": 200}[split]
-        rows = [{"primary": "ACDEFGHIKL"[: n - 2], "fold_label": first + i} for i, n in enumerate(LENGTHS)]
-        (tmp_path / f"remote_homology_{split}.json").write_text(json.dumps(rows))
-    prepare("remote-homology", tmp_path, report=lambda line: None)
+        own = enumerate(lengths.get(split, LENGTHS))
+        rows = [{"primary": "ACDEFGHIKL"[: n - 2], "fold_label": first + i} for i, n in own]
+        (folder / f"remote_homology_{split}.json").write_text(json.dumps(rows))
+    prepare("remote-homology", folder, report=lambda line: None)
+
+
+@pytest.fixture
+def _store(data_folder: Path, tmp_path: Path) -> None:
+    prepare_proteins(tmp_path)
 
 
 @pytest.mark.usefixtures("_store")
@@ -70,10 +75,17 @@ def test_a_reader_is_cheap_to_send() -> None:
 def test_sizes_fit_the_task() -> None:
     data = HomologyData(batch_size=2)
     assert (data.input_size, data.n_classes, data.n_targets, data.seq_len) == (30, 1195, 1, 1024)
-    with pytest.raises(UserError, match="more than the 0 examples of training"):
-        HomologyData(batch_size=2, max_length=2).plan_epoch(0)
     with pytest.raises(UserError, match=r"max_length.*1"):
         HomologyData(batch_size=2, max_length=0)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test_fold_holdout"])
+def test_a_split_of_which_nothing_is_used_is_refused(data_folder: Path, tmp_path: Path, split: str) -> None:
+    prepare_proteins(tmp_path, **{split: [12, 11]})
+    assert HomologyData(batch_size=2, max_length=11).size("train")
+    name = {"valid": "val", "test_fold_holdout": "test"}.get(split, split)
+    with pytest.raises(UserError, match=f"no sequence of {name} has at most max_length 10 tokens"):
+        HomologyData(batch_size=2, max_length=10).setup()
 
 
 def test_another_store_is_refused(numbers_store: Path) -> None:
