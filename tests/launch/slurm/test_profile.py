@@ -101,6 +101,7 @@ def test_a_misspelt_key_offers_the_nearest(world: World) -> None:
         ({"gpus_per_node": -1}, "greater than or equal to 0, not -1"),
         ({"gpus_per_node": True}, "valid integer, not True"),
         ({"gpus_per_node": "4"}, "valid integer, not '4'"),
+        ({"name": "other"}, "a profile has the name of its file, 'site'"),
         ({"nodes": 0}, "nodes: "),
         ({"nodes": 1.5}, "nodes: "),
         ({"cpus_per_task": 0}, "cpus_per_task"),
