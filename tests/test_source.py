@@ -75,7 +75,9 @@ def test_the_hash_is_over_names_and_contents(checkout: Path) -> None:
     (checkout / "repro" / "a.py").rename(checkout / "repro" / "b.py")
     second = code_hash(checkout)
     (checkout / "repro" / "b.py").write_text("2")
-    assert len({first, second, code_hash(checkout)}) == 3
+    third = code_hash(checkout)
+    (checkout / "repro" / "facts.yaml").write_text("a: 1")
+    assert len({first, second, third, code_hash(checkout)}) == 4
 
 
 @pytest.mark.parametrize(
