@@ -223,7 +223,9 @@ def parse_profile(name: str, raw: object) -> Profile:
         raise UserError(f"a profile is a mapping of {', '.join(Profile.model_fields)}")
     given = {key: value for key, value in raw.items() if value is not None}
     if given.get("name", name) != name:
-        raise UserError(f"name: {given['name']!r}: a profile has the name of its file, {name!r}; leave it out")
+        raise UserError(
+            f"name: {given['name']!r}: a profile has the name of its file, {name!r}; leave it out"
+        )
     if given.get("gpus_per_node"):
         given.setdefault("tasks_per_node", given["gpus_per_node"])
     try:
