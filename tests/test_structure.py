@@ -15,10 +15,10 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1915,
-    "data": 5365,
+    "data": 5375,
     "evidence": 2395,
     "experiment": 2555,
-    "launch": 2105,
+    "launch": 2110,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
