@@ -250,17 +250,21 @@ def _deviate(config: Config, lines: Iterable[str]) -> None:
 
 def _change(config: Config, change: Mapping[str, Tree], place: str) -> None:
     """Sets the keys of a change in place, with those that are linked to them."""
-    before = {short(key): value for key, value in flatten(config).items()}
     flat = {short(key): value for name, tree in change.items() for key, value in flatten(tree, name).items()}
+    before = _values(config) if any(key in flat for linked in LINKED for key in linked) else {}
     for key, value in change.items():
         _set(config, key, value, place)
-    after = {short(key): value for key, value in flatten(config).items()}
+    after = _values(config) if before else {}
     for linked in LINKED:
         for key in [key for key in linked if key in flat and key in before][:1]:
             for other in (
                 k for k in linked if k not in flat and before.get(k) == before[key] == after.get(k)
             ):
                 _set(config, other, flat[key], place)
+
+
+def _values(config: Config) -> Config:
+    return {short(key): value for key, value in flatten(config).items()}
 
 
 def _set(config: Config, key: str, value: Tree, place: str) -> None:

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -62,14 +63,22 @@ def read_text(path: Path) -> str:
 
 def flatten(tree: Tree, prefix: str = "") -> Config:
     """``{"a": {"b": 1}}`` becomes ``{"a.b": 1}``; lists are numbered, empty ones kept."""
+    flat: Config = {}
+    _flatten(tree, prefix, flat)
+    return flat
+
+
+def _flatten(tree: Tree, prefix: str, flat: Config) -> None:
     if isinstance(tree, dict) and tree:
-        items = list(tree.items())
+        items: Iterable[tuple[Any, Tree]] = tree.items()
     elif isinstance(tree, list) and any(isinstance(x, dict | list) for x in tree):
-        items = [(str(i), value) for i, value in enumerate(tree)]
+        items = enumerate(tree)
     else:
-        return {prefix: tree}
+        flat[prefix] = tree
+        return
     dot = f"{prefix}." if prefix else ""
-    return {k: v for key, value in items for k, v in flatten(value, f"{dot}{key}").items()}
+    for key, value in items:
+        _flatten(value, f"{dot}{key}", flat)
 
 
 def short(key: str) -> str:

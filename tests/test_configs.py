@@ -25,6 +25,7 @@ from repro.recipe import (
 )
 from repro.tasks.costs.measuring import Measuring
 from repro.yamls import flatten, short
+from tests.experiment.meta_recipes import one_of_each_set
 from tests.recipe_tables import (
     ABLATION_KEYS,
     APART,
@@ -336,7 +337,7 @@ def test_lengths_of_a_language_model_fit_each_other(name: str, scale: str) -> No
             )
 
 
-@pytest.mark.parametrize("alike", SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])
+@pytest.mark.parametrize("alike", one_of_each_set(SHAPES))
 def test_a_recipe_trains_and_is_tested_in_small(
     workshop: Workshop, texts: Path, monkeypatch: pytest.MonkeyPatch, alike: list[tuple[str, str]]
 ) -> None:

@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1135,
     "nn": 4550,
     "report": 2020,
-    "repro": 1405,
+    "repro": 1415,
     "tasks": 3095,
     "training": 865,
     "verify": 155,

@@ -186,22 +186,19 @@ def test_a_withdrawn_record_counts_no_more_and_its_run_is_to_do_again(own_run: T
     call("tables", "--withdraw", f"{TINY}/{record.stem}", "--reason", "again").refused(record.stem)
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
+def test_a_withdrawal_that_says_too_little(own_run: TrainedRun) -> None:
+    assert call("tables").code == 0
+    ledger = own_run.workshop.results / "runs" / LEDGER
+    before = ledger.read_bytes()
+    for words, named in (
         (["--withdraw", f"{TINY}/nothing", "--reason", "a fault"], f"{TINY}/nothing"),
         (["--withdraw", TINY], TINY),
         (["--withdraw", TINY, "--reason", " "], TINY),
         (["--withdraw", TINY, "--reason", "a fault", "--check"], "--withdraw"),
         (["--reason", "a fault"], "a fault"),
-    ],
-)
-def test_a_withdrawal_that_says_too_little(own_run: TrainedRun, words: list[str], named: str) -> None:
-    assert call("tables").code == 0
-    ledger = own_run.workshop.results / "runs" / LEDGER
-    before = ledger.read_bytes()
-    call("tables", *words).refused(named)
-    assert ledger.read_bytes() == before
+    ):
+        call("tables", *words).refused(named)
+        assert ledger.read_bytes() == before
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

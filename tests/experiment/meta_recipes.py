@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from repro.batches import Batch, StreamBatch
@@ -52,6 +53,18 @@ def one_of_each(every: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
     for experiment, scale in every:
         result.setdefault(shape_of(load_recipe(experiment, scale)), []).append((experiment, scale))
     return list(result.values())
+
+
+def one_of_each_set(groups: list[list[tuple[str, str]]]) -> list[Any]:
+    """Parameters of a test: the first group with each set of classes; the others wait for ``-m matrix``."""
+    result, known = [], set()
+    for alike in groups:
+        flat = flatten(load_recipe(*alike[0]).sections)
+        classes = frozenset(value for key, value in flat.items() if key.endswith("class_path"))
+        marks = [pytest.mark.matrix] if classes in known else []
+        result.append(pytest.param(alike, id=f"{'-'.join(alike[0])}-{len(alike)}", marks=marks))
+        known.add(classes)
+    return result
 
 
 def write_sizes(folder: Path) -> None:

@@ -23,7 +23,14 @@ from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
 from repro.tasks.language_model import protocol_of
 from repro.tasks.optim.profiling import first_batch
-from tests.experiment.meta_recipes import CPU, one_of_each, small, stream_of, training_batches
+from tests.experiment.meta_recipes import (
+    CPU,
+    one_of_each,
+    one_of_each_set,
+    small,
+    stream_of,
+    training_batches,
+)
 from tests.meta import FAILURES, FAULTS, META, OneDevice, answers
 from tests.workshop import PROJECT
 
@@ -68,6 +75,7 @@ def shapes() -> list[list[tuple[str, str]]]:
 
 EVERY = every_run()
 SHAPES = shapes()
+SETS = one_of_each_set(SHAPES)
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +114,7 @@ def trained(parts: Parts, recipe: Recipe, device: torch.device) -> None:
         assert all(grad is not None and grad.device == device for grad in gradients.values())
 
 
-@pytest.mark.parametrize("alike", SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])
+@pytest.mark.parametrize("alike", SETS)
 def test_a_recipe_trains_and_is_scored(
     alike: list[tuple[str, str]], sizes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from tests.experiment.runner import Forks, said
 from tests.workshop import BITS, COMPILED, STICKY, STREAM, TALK, TINY, Workshop, make_workshop
 
 pytestmark = [pytest.mark.ddp, pytest.mark.slow]
+SHARES = [pytest.param(2, 1, marks=pytest.mark.matrix), pytest.param(1, 2, marks=pytest.mark.matrix), (2, 2)]
 SCRIPT = Path(__file__).with_name("ranks.py")
 
 
@@ -110,7 +111,7 @@ def test_every_token_counts_once_at_any_world_size(launch: Launcher, experiment:
 
 
 @pytest.mark.parametrize("experiment", [STREAM, STICKY])
-@pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("world", "micro_batches"), SHARES)
 def test_memories_of_ranks_and_micro_batches_follow_those_of_the_whole_batch(
     launch: Launcher, world: int, micro_batches: int, experiment: str
 ) -> None:
@@ -163,7 +164,7 @@ def test_replies_and_their_scores_are_the_same_at_any_world_size(launch: Launche
             assert ours_beside == (None if beside is None else pytest.approx(beside, rel=1e-6)), name
 
 
-@pytest.mark.parametrize(("world", "micro_batches"), [(2, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize(("world", "micro_batches"), SHARES)
 def test_conversations_of_ranks_and_micro_batches_follow_the_whole_batch(
     launch: Launcher, world: int, micro_batches: int
 ) -> None:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
     [
         ("step 8", ("SIGUSR1",), None),
         pytest.param("step 8", ("SIGTERM",), None, marks=pytest.mark.matrix),
-        ("step 8", ("SIGUSR1", "SIGTERM"), None),
+        pytest.param("step 8", ("SIGUSR1", "SIGTERM"), None, marks=pytest.mark.matrix),
         pytest.param("step 8", ("SIGUSR1", "SIGUSR1"), None, marks=pytest.mark.matrix),
         ("step 8", ("SIGTERM",), 1),
         pytest.param("step 8", ("SIGUSR1",), 0, marks=pytest.mark.matrix),

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
     ("only", "what"),
     [
         (0, "output"),
-        (1, "gradient"),
+        pytest.param(1, "gradient", marks=pytest.mark.matrix),
         pytest.param(0, "gradient", marks=pytest.mark.matrix),
         pytest.param(1, "output", marks=pytest.mark.matrix),
     ],

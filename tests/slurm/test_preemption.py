@@ -20,7 +20,7 @@ STEPS = 1500
 BRAKE = """\
 import time
 from torch.optim.optimizer import register_optimizer_step_post_hook
-register_optimizer_step_post_hook(lambda *_: time.sleep(0.03))
+register_optimizer_step_post_hook(lambda *_: time.sleep(0.05))
 """
 
 
@@ -49,7 +49,7 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     change = {
         "trainer.val_check_interval": 500,
         "checkpoints.every_steps": 100,
-        "data.batch_tokens": 1200,
+        "data.batch_tokens": 300,
     }
     undisturbed = make_project(tmp_path / "undisturbed", small_store, cluster)
     for one in (project, undisturbed):

@@ -8,7 +8,7 @@ from repro.recipe import experiments, load_recipe, scales_of
 from tests.workshop import PROJECT
 
 PAGE = PROJECT / "docs" / "cost.md"
-FEW = ("attention-is-all-you-need/base", "linear-transformer/copy", "frozen-pretrained-transformer/bit-xor")
+FEW = ("attention-is-all-you-need/base", "linear-transformer/copy")
 
 
 @pytest.fixture(autouse=True)
