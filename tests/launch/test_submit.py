@@ -302,13 +302,13 @@ def test_what_stops_the_snapshot_leaves_nothing(
     world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: Path, files: object) -> None:
-        folder.mkdir()
+        (folder / "code").mkdir()
         raise ReproError("no space left")
 
-    monkeypatch.setattr(module, "write_snapshot", full)
+    monkeypatch.setattr(module, "link_snapshot", full)
     with pytest.raises(ReproError, match="no space"):
         submit(request("alpha/base"), quiet)
-    assert [p.name for p in (world.root / "runs" / "slurm").iterdir()] == [".lock"]
+    assert {p.name for p in (world.root / "runs" / "slurm").iterdir()} == {".lock", "snapshots"}
     assert cluster.calls("sbatch") == []
 
 
