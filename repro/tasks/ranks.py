@@ -47,10 +47,8 @@ def together(act: Callable[[], Item]) -> Item:
 
 def by_rank_0(make: Callable[[], Item]) -> Item:
     """What rank 0 makes, on every rank; the others make nothing. If it fails there, all ranks raise its error."""
-    is_first = (
-        not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
-    )
-    return cast(Item, gather_objects(together(lambda: make() if is_first else None))[0])
+    is_other = distributed.is_available() and distributed.is_initialized() and distributed.get_rank() > 0
+    return cast(Item, gather_objects(together(lambda: None if is_other else make()))[0])
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

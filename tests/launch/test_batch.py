@@ -242,7 +242,9 @@ class Node:
         }
         (root / "bin").mkdir()
         shim = root / "bin" / "cp"
-        waits = f'mkdir "$4"; : >"$4/half"; echo >>{root}/copies; while [ ! -e {root}/go ]; do sleep 0.02; done'
+        waits = (
+            f'mkdir "$4"; : >"$4/half"; echo >>{root}/copies; while [ ! -e {root}/go ]; do sleep 0.02; done'
+        )
         shim.write_text(f'#!/bin/sh\n{waits}\nrm "$4/half"\nexec /bin/cp "$@"\n')
         shim.chmod(0o755)
 
