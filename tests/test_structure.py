@@ -18,7 +18,7 @@ BUDGETS = {
     "data": 5375,
     "evidence": 2395,
     "experiment": 2570,
-    "launch": 2125,
+    "launch": 2130,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
