@@ -220,7 +220,7 @@ def test_the_store_is_staged_and_the_copy_goes(here: Places, tmp_path: Path) -> 
 def test_a_copy_that_was_interrupted_is_requeued(here: Places, tmp_path: Path) -> None:
     """USR1, which ends the copy with 138, comes before the time limit to all steps."""
     (here.variables["REPRO_DATA"] / "pairs").mkdir(parents=True)
-    batch = script(here, stage_data="/local").replace('"$lock$copy" stage', "run stage")
+    batch = script(here, stage_data="/local").replace('bash -ec "$lock$tidy$copy" stage', "run stage")
     for code, requeued in ((138, REQUEUE), (1, [])):
         ended = run_batch(batch, tmp_path / f"node{code}", f"exit {code}")
         assert [call for call in ended.of("srun") if "repro" in call] == [], "the run does not begin"
@@ -254,6 +254,11 @@ class Node:
         path = f"{self.root / 'bin'}:{os.environ['PATH']}"
         return subprocess.Popen(words, env={"PATH": path}, start_new_session=True)
 
+    def queue(self, *jobs: str) -> None:
+        """Sets the jobs that squeue knows."""
+        (self.root / "bin" / "squeue").write_text(f"#!/bin/sh\necho {' '.join(jobs)} | tr ' ' '\\n'\n")
+        (self.root / "bin" / "squeue").chmod(0o755)
+
     def await_copies(self, number: int) -> None:
         end = time.monotonic() + 60
         while not (self.root / "copies").exists() or len((self.root / "copies").read_text()) < number:
@@ -266,10 +271,12 @@ class Node:
 
 def test_jobs_of_a_node_share_a_copy_that_is_always_whole(here: Places, tmp_path: Path) -> None:
     node = Node(here, tmp_path)
+    node.queue("1")
     killed = node.start("stage", "1")
     node.await_copies(1)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
+    node.queue("2", "3")
     both = [node.start("stage", "2"), node.start("stage", "3")]
     node.await_copies(2)
     assert not node.staged.exists(), "nobody sees half a copy"
@@ -277,8 +284,20 @@ def test_jobs_of_a_node_share_a_copy_that_is_always_whole(here: Places, tmp_path
     assert [job.wait(timeout=60) for job in both] == [0, 0]
     assert len((tmp_path / "copies").read_text()) == 2, "the second waited and found it"
     assert node.files() == ["0.bin", "1.bin", "2.bin"]
-    for job in ("1", "2"):
-        node.start("unstage", job).wait(timeout=60)
-        assert node.files() == ["0.bin", "1.bin", "2.bin"]
+    node.start("unstage", "2").wait(timeout=60)
+    assert node.files() == ["0.bin", "1.bin", "2.bin"]
     assert node.start("unstage", "3").wait(timeout=60) == 0
     assert [p.name for p in (tmp_path / "local").iterdir()] == [f".repro-{os.getuid()}.lock"]
+
+
+def test_a_cancelled_job_that_starts_no_step_removes_the_copy_of_its_own_node(
+    here: Places, tmp_path: Path
+) -> None:
+    (here.variables["REPRO_DATA"] / "pairs").mkdir(parents=True)
+    batch = script(here, stage_data=str(tmp_path / "local"))
+    first = run_batch(batch, tmp_path / "first", "exit 1")
+    mark = Path(f"{first.environment['REPRO_DATA']}.jobs/13")
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    run_batch(batch.replace('"$@" 2>/dev/null', 'run "$@" 2>/dev/null'), tmp_path / "second", "exit 1")
+    assert not mark.parent.exists()
