@@ -131,7 +131,8 @@ def clean_up(args: argparse.Namespace) -> None:
 
     with locked(ledger_dir()) if read_submissions() else contextlib.nullcontext():
         paths = superfluous(args.targets)
-        sizes = [f.stat().st_size for path in paths for f in (path, *path.rglob("*")) if f.is_file()]
+        own = [path for path in paths if not path.is_symlink()]
+        sizes = [f.stat().st_size for path in own for f in (path, *path.rglob("*")) if f.is_file()]
         if not args.dry_run:
             remove(paths)
     done = "would be removed" if args.dry_run else "removed"

@@ -5,7 +5,6 @@ import dataclasses
 import importlib.util
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +26,8 @@ MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
-    add(parser, "paper", metavar="PAPER", words=published_files)
+    every = "default: a workspace with a table of all runs of the project"
+    add(parser, "paper", nargs="?", metavar="PAPER", words=published_files, help=every)
     parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
     parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
     parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
@@ -81,16 +81,20 @@ def _meant(words: list[str]) -> dict[str, Path]:
 
 def make_dashboard(args: argparse.Namespace) -> None:
     from repro.mirror.api import connect, plainly
-    from repro.report.dashboard import Board, outline, publish
+    from repro.report.dashboard import CAMPAIGN, Board, outline, publish, publish_campaign
 
     entity, project = _place(args.entity, args.project)
-    board = Board.read(args.paper, entity, project)
+    board = Board.read(args.paper, entity, project) if args.paper else None
     if args.dry_run:
-        sys.stdout.write(outline(board.report("https://wandb.ai")))
+        print(outline(board.report("https://wandb.ai")).rstrip() if board else "\n".join(CAMPAIGN))
         return
     api = connect()
-    with plainly(f"dashboard of {args.paper}"):
-        saved = publish(Board(board.evidence, _entity(api, entity), project), api, runs_dir() / ADDRESSES)
+    with plainly(f"dashboard of {args.paper or project}"):
+        place = _entity(api, entity), project
+        if board:
+            saved = publish(Board(board.evidence, *place), api, runs_dir() / ADDRESSES)
+        else:
+            saved = [publish_campaign(*place, api, runs_dir() / ADDRESSES)]
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")
 

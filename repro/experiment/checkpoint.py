@@ -3,6 +3,7 @@
 import hashlib
 import io
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from repro.errors import ReproError, UserError
 from repro.recipe import Config, differing_keys
 from repro.record import write_atomic
+from repro.tasks.ranks import by_rank_0
 from repro.training.checkpoints import fault, read
 
 # Key of a checkpoint under which this package keeps what it needs to know about the run.
@@ -83,6 +85,8 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
 def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     """The mean of the models in several checkpoints, added in float64; tensors not of floats are those of the last.
 
+    Rank 0 verifies the files for all ranks.
+
     Source: Vaswani et al. 2017, section 6.1.
 
     Raises:
@@ -91,7 +95,7 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     total: dict[str, torch.Tensor] = {}
     last: dict[str, torch.Tensor] = {}
     for path in paths:
-        wrong = fault(path)
+        wrong = by_rank_0(partial(fault, path))
         if wrong is not None:
             raise ReproError(f"{path} cannot be used: {wrong}; the same command goes back to before it")
         last = read(path)["state_dict"]

@@ -141,6 +141,7 @@ def first_event(current: Run, published: Mapping[str, float] | None = None) -> d
         "tags": labels.tags(recipe, current.seed),
         "config": {
             "recipe": recipe.config, "seed": current.seed, "hash": recipe.hash8, "job": job,
+            "paper": recipe.paper, "scale": recipe.scale, "max_steps": current.steps,
             "overrides": list(recipe.overrides), **known,
         },
     }  # fmt: skip
@@ -177,6 +178,11 @@ def write_last_events(
         log.append("note", result.steps, {"table": "samples", "columns": columns, "rows": rows})
     costs = {"wall_seconds": result.wall_seconds, "gpu_hours": result.gpu_hours}
     summary = {**values, **costs, **{f"published/{name}": value for name, value in published.items()}}
+    for cell in (result.config.get("reproduces") or [])[:1]:  # columns that runs of all papers have
+        name = cell["measured"]
+        numbers = [value for key, value in published.items() if key.partition("@")[0] == name]
+        score = {"name": name, "ours": values.get(name), "published": next(iter(numbers), None)}
+        summary |= {f"score/{key}": value for key, value in score.items() if value is not None}
     log.append("note", result.steps, {"summary": summary})
     for name, picture in pictures(task, outputs):
         file = log.path.with_name(f"{name}.png")

@@ -33,7 +33,7 @@ class Resume:
 def find(saver: StepCheckpoints, max_steps: int) -> Resume:
     """The newest valid checkpoint from which the final model can still be made: an average, or the best so far.
 
-    Every rank searches by itself, before the ranks are joined, with the same result; nothing is changed.
+    Nothing is changed.
 
     Args:
         saver: knows the folder and which checkpoints are averaged in the end.

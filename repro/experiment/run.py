@@ -7,8 +7,9 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 import yaml
@@ -29,7 +30,8 @@ from repro.paths import results_dir
 from repro.recipe import Recipe
 from repro.record import RunRecord, finished_record, made_by, write_atomic
 from repro.seeds import TUNING
-from repro.tasks.lightning_private import end_at
+from repro.tasks.lightning_private import end_at, join_ranks
+from repro.tasks.ranks import by_rank_0, together
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO, await_files
 from repro.training.events import EventLogger
@@ -118,13 +120,16 @@ def smoke(recipe: Recipe, seed: int) -> tuple[list[float], float]:
 def ready(current: Run, accept_changes: bool = False) -> Resume:
     """Opens and checks the data, and finds where to resume; writes nothing.
 
+    Rank 0 looks for the checkpoint and verifies it; all ranks use it or refuse it together.
+
     Raises:
         UserError: a missing or corrupt store, weights that do not fit, or a checkpoint of another run or of other code.
     """
     data = current.parts.data
     data.prepare_data()
     data.setup("fit")
-    resume = find(current.saver, current.steps)
+    join_ranks(current.trainer)
+    resume = by_rank_0(lambda: find(current.saver, current.steps))
     current.stamper.maker = made_by(known_at_start(current))
     current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
     if resume.path is None:
@@ -133,17 +138,15 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         )
         if current.recipe.start_with != "everything":
             return resume
-        before = go_on_from(current.recipe, current.seed, current.steps)
+        before = by_rank_0(lambda: go_on_from(current.recipe, current.seed, current.steps))
         assert before.path is not None
         current.saver.resumed_from = before.step
         current.curves.source = before.path.parent.parent / EVENTS_FILE
         states = checkpoint.read(before.path, mmap=True)["callbacks"]
         current.curves.load_state_dict(states[current.curves.state_key])
         return replace(before, damaged=resume.damaged, later=resume.later)
-    loaded = checkpoint.read(resume.path, mmap=True)
-    checkpoint.check_stamp(resume.path, loaded, current.recipe.signature, vocabulary_hash(data))
-    if not accept_changes:
-        checkpoint.refuse_changes(resume.path, loaded[checkpoint.STAMP].get("made_by"), current.stamper.maker)
+    await_files([resume.path])
+    loaded = together(partial(accepted, current, resume.path, accept_changes))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if current.early_stop.is_met:
@@ -151,6 +154,20 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
         current.saver.load_state_dict(loaded["callbacks"][current.saver.state_key])
     return resume
+
+
+def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
+    """Reads a checkpoint without its tensors.
+
+    Raises:
+        UserError: it is not of this run, or of other code and ``accept_changes`` is False.
+    """
+    loaded = checkpoint.read(path, mmap=True)
+    checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))
+    assert current.stamper.maker is not None
+    if not accept_changes:
+        checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by"), current.stamper.maker)
+    return loaded
 
 
 def start(current: Run, resume: Resume, published: Mapping[str, float] | None = None) -> None:

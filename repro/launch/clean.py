@@ -6,7 +6,8 @@ from pathlib import Path
 
 from repro.files import writing
 from repro.launch.slurm.queue import in_queue
-from repro.launch.status.ledger import read_submissions
+from repro.launch.slurm.snapshot import SNAPSHOTS
+from repro.launch.status.ledger import ledger_dir, read_submissions
 from repro.launch.status.run_index import everything, select
 from repro.paths import runs_dir
 from repro.recipe import experiments, load_recipe, scales_of
@@ -14,7 +15,7 @@ from repro.record import RECORD_FILE
 
 
 def superfluous(targets: Sequence[str]) -> list[Path]:
-    """Finds snapshots of submissions without a job in the queue, and checkpoints of recorded runs.
+    """Finds snapshots that no submission with a job in the queue uses, and checkpoints of recorded runs.
 
     The last checkpoint of a run stays where a recipe continues its training (``start_with: everything``). Models,
     events, records, scripts and logs stay.
@@ -31,7 +32,9 @@ def superfluous(targets: Sequence[str]) -> list[Path]:
     chosen = select(targets, entries)
     folders = {e.submission.folder / "code" for e in chosen if e.submission and e.submission not in busy}
     continued = _continued()
+    used = {link.resolve() for link in ledger_dir().glob("*/code") if link not in folders}
     paths = [folder for folder in sorted(folders) if folder.is_dir()]
+    paths += sorted(p for p in ledger_dir().glob(f"{SNAPSHOTS}/*") if p.resolve() not in used)
     for run in dict.fromkeys(entry.run for entry in chosen if entry.run):
         if (runs_dir() / run / RECORD_FILE).is_file():
             saved = sorted((runs_dir() / run / "checkpoints").glob("step-*.ckpt"))
@@ -48,14 +51,14 @@ def _continued() -> set[str]:
 
 
 def remove(paths: Sequence[Path]) -> None:
-    """Removes files and folders.
+    """Removes files, links and folders.
 
     Raises:
         UserError, ReproError: one cannot be removed.
     """
     for path in paths:
         with writing(path):
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)

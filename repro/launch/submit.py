@@ -22,7 +22,7 @@ from repro.launch.slurm.limits import read_limits
 from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.queue import Queued, Unanswered
 from repro.launch.slurm.sbatch import submit_script, test_script
-from repro.launch.slurm.snapshot import read_sources, write_snapshot
+from repro.launch.slurm.snapshot import SNAPSHOTS, link_snapshot, read_sources
 from repro.launch.status.ledger import (
     ArrayTask,
     Job,
@@ -158,7 +158,8 @@ def carry_out(plan: Plan) -> Submission:
     try:
         _make_folder(folder)
         (folder / "logs").mkdir()  # Slurm ends a job silently that cannot open its log
-        write_snapshot(folder / "code", files)
+        _make_folder(ledger_dir() / SNAPSHOTS)
+        link_snapshot(folder, files)
         write_submission(entry)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)  # nothing was submitted yet

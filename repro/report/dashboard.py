@@ -2,6 +2,7 @@
 
 The *workspace* has the curves of all judged runs of the paper. The *report* has the published tables with our numbers,
 the tests of claims, the curves of each recipe and the commands that make the runs. A line is an experiment at a scale.
+The *campaign* is a workspace with a table of all runs of the project.
 """
 
 import contextlib
@@ -35,6 +36,11 @@ TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
 SPEED = ("train/tokens_per_s", "train/data_wait", "train/peak_memory_gib")
 # Scores that tasks also log during training, under val/; a test score's name begins with one of them.
 SCORES = ("loss", "nll", "ppl", "bpc", "bpb", "bits_per_dim", "bleu", "exact_match", "accuracy", "per")
+# Of the campaign's table: how far a run is, its first score that is in the paper, and what it cost.
+CAMPAIGN = (
+    "run:state", f"summary:{STEP}", "config:max_steps", "summary:val/loss", "summary:score/name", "summary:score/ours",
+    "summary:score/published", "summary:wall_seconds", "summary:gpu_hours",
+)  # fmt: skip
 COLUMNS, WIDE, HIGH = 3, 8, 6  # of a report's grid, which is 24 wide
 MOST_LINES = 30
 MOST_LETTERS = 128  # of a report's title
@@ -178,6 +184,33 @@ class Saved:
     created: bool
 
 
+def campaign(entity: str, project: str) -> "ws.Workspace":
+    """The workspace of all runs of a project by paper and scale, not saved."""
+    import wandb_workspaces.workspaces as ws
+    from wandb_workspaces import expr
+
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name="campaign",
+        sections=[ws.Section(name="Validation", panels=_curves(["val/loss"]), is_open=True)],
+        settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
+        runset_settings=ws.RunsetSettings(
+            groupby=[expr.Config("paper"), expr.Config("scale"), expr.Metric("Group")],
+            pinned_columns=list(CAMPAIGN),
+        ),
+    )
+
+
+def publish_campaign(entity: str, project: str, api: "Api", addresses: Path) -> Saved:
+    """Saves the workspace of :func:`campaign`; otherwise as :func:`publish`."""
+    known, key = _known(entity, project, api, addresses), f"{entity}/{project}"
+    before = dict(known.get(key, {}))
+    known[key] = {"workspace": _save_workspace(campaign(entity, project), before)}
+    _write(addresses, known)
+    return Saved("workspace", known[key]["workspace"], before != known[key])
+
+
 def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     """Saves a workspace and a report. Later calls keep their addresses, by which the library finds them.
 
@@ -190,19 +223,11 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
         Exception: whatever W&B's library raises.
     """
     import wandb_workspaces.reports.v2 as wr
-    import wandb_workspaces.workspaces as ws
 
-    if board.project not in {existing.name for existing in api.projects(board.entity)}:
-        api.create_project(board.project, board.entity)
-    known = json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
+    known = _known(board.entity, board.project, api, addresses)
     key = f"{board.entity}/{board.project}/{board.paper.key}"
     before = dict(known.get(key, {}))
-    workspace = board.workspace()
-    with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
-        workspace = _updated(
-            ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
-        )
-    known[key] = before | {"workspace": workspace.save().url}
+    known[key] = before | {"workspace": _save_workspace(board.workspace(), before)}
     _write(addresses, known)
     report = board.report(known[key]["workspace"])
     with contextlib.suppress(ValueError, TypeError, KeyError):
@@ -213,6 +238,24 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     _write(addresses, known)
     urls = {kind: known[key][kind] for kind in ("workspace", "report")}
     return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
+
+
+def _known(entity: str, project: str, api: "Api", addresses: Path) -> dict[str, Any]:
+    """The addresses of what was saved; makes the project if it is not there."""
+    if project not in {existing.name for existing in api.projects(entity)}:
+        api.create_project(project, entity)
+    return json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
+
+
+def _save_workspace(workspace: "ws.Workspace", before: Mapping[str, str]) -> str:
+    """Saves a workspace in place of the one before; returns its address."""
+    import wandb_workspaces.workspaces as ws
+
+    with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
+        workspace = _updated(
+            ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
+        )
+    return str(workspace.save().url)
 
 
 def comparison_report(

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer
+from lightning.pytorch.strategies.launchers.subprocess_script import _SubprocessScriptLauncher
 
 
 def trainer_of(module: LightningModule) -> Trainer | None:
@@ -24,6 +25,13 @@ def callbacks_of(trainer: Trainer) -> list[Callback]:
 def install_no_signal_handlers(trainer: Trainer) -> None:
     """Keeps Lightning from handling signals: its handler for TERM communicates between ranks, and can hang there."""
     trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
+
+
+def join_ranks(trainer: Trainer) -> None:
+    """Starts and joins the ranks, as Lightning does again, without effect, when training begins."""
+    launcher = trainer.strategy.launcher
+    if isinstance(launcher, _SubprocessScriptLauncher):  # not where one process forks the others to train
+        launcher.launch(trainer.strategy.setup_environment)
 
 
 def end_at(trainer: Trainer, step: int) -> None:

@@ -1,11 +1,14 @@
 """The ranks of a run: sums over them, what each of them has, and the states of their random number generators."""
 
 import random
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor, distributed
+
+from repro.errors import ReproError
 
 Item = TypeVar("Item")
 
@@ -24,6 +27,28 @@ def gather_objects(item: Item) -> list[Item]:
     out = [item] * distributed.get_world_size()
     distributed.all_gather_object(out, item)
     return out
+
+
+def together(act: Callable[[], Item]) -> Item:
+    """What an action returns on this rank; if it fails on a rank, all ranks raise the error of the first that failed.
+
+    Raises:
+        ReproError: the action's. Any other error ends its rank alone.
+    """
+    made = failure = None
+    try:
+        made = act()
+    except ReproError as error:
+        failure = error
+    if failures := [error for error in gather_objects(failure) if error]:
+        raise failures[0]
+    return cast(Item, made)
+
+
+def by_rank_0(make: Callable[[], Item]) -> Item:
+    """What rank 0 makes, on every rank; the others make nothing. If it fails there, all ranks raise its error."""
+    is_other = distributed.is_available() and distributed.is_initialized() and distributed.get_rank() > 0
+    return cast(Item, gather_objects(together(lambda: None if is_other else make()))[0])
 
 
 def random_state(device: torch.device) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from lightning.pytorch.plugins import CheckpointIO
 
 from repro.errors import ReproError, UserError
 from repro.record import replacing, write_atomic
+from repro.tasks.ranks import by_rank_0
 
 SUFFIX = ".ckpt"
 _BLOCK = 1 << 20
@@ -174,7 +175,7 @@ def set_aside(path: Path) -> Path:
 
 
 class DurableIO(CheckpointIO):
-    """Lightning's way to checkpoint files, through :func:`write` and :func:`read`.
+    """Lightning's way to checkpoint files, through :func:`write` and :func:`read`; rank 0 verifies for all.
 
     Attributes:
         failure: what went wrong in the last save, or None. It is not raised inside Lightning's save, which has a
@@ -196,7 +197,7 @@ class DurableIO(CheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: object = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        wrong = fault(Path(path))
+        wrong = by_rank_0(lambda: fault(Path(path)))
         if wrong is not None:
             raise UserError(f"{path} is damaged: {wrong}")
         return read(Path(path))

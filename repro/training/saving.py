@@ -11,7 +11,6 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.errors import ReproError
 from repro.tasks.lightning_private import owe_validation
-from repro.tasks.ranks import gather_objects
 from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
 from repro.training.loops import at_update, validated, validation_due
 
@@ -72,7 +71,7 @@ class StepCheckpoints(Callback):
         unusable: files found there that must not be found again.
 
     Raises:
-        ReproError: a checkpoint could not be written, or ranks found different ones; on every rank.
+        ReproError: a checkpoint could not be written; on every rank.
     """
 
     def __init__(self, folder: Path, plan: Checkpoints, files: DurableIO) -> None:
@@ -98,10 +97,6 @@ class StepCheckpoints(Callback):
         return checkpoint.get("callbacks", {}).get(self.state_key, {}).get("best")
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Ranks have met, so all have looked at what is there."""
-        steps = gather_objects(self.resumed_from)
-        if len(set(steps)) > 1:
-            raise ReproError(f"ranks found checkpoints of different steps, {steps}: they see different files")
         if trainer.is_global_zero:
             for path in self.unusable:
                 set_aside(path)

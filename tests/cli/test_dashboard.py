@@ -98,6 +98,25 @@ def test_the_saved_views_are_those_of_the_paper(house: House, api: WandbApi) -> 
 
 
 @dashboards
+def test_a_campaign_is_a_table_of_all_runs_by_paper_and_scale(house: House, api: WandbApi) -> None:
+    assert "summary:gpu_hours\n" in call("dashboard", "--dry-run").out
+    addresses = []
+    for word in ("created", "updated"):
+        made = call("dashboard")
+        assert made.code == 0, made.err
+        assert made.out.startswith(f"{word} workspace {api.url}/{ENTITY}/{PROJECT}?nw=")
+        addresses.append(made.out.split()[-1])
+    assert addresses[0] == addresses[1]
+    (saved,) = api.views.values()
+    assert saved["displayName"] == "campaign"
+    (runs,) = said(saved)["section"]["runSets"]
+    assert [key["name"] for key in runs["grouping"]] == ["paper.value", "scale.value", "group"]
+    assert runs["filters"]["filters"] == []
+    columns = said(saved)["section"]["runSets"][0]["runFeed"]["columnPinned"]
+    assert {"run:displayName", "run:state", "summary:score/ours", "summary:score/published"} < set(columns)
+
+
+@dashboards
 def test_runs_that_are_compared_are_a_report_of_their_own(house: House, api: WandbApi) -> None:
     experiment = house.recipe("base")
     runs = house.run(experiment, [28.0, 29.0])

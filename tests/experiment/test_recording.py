@@ -38,7 +38,8 @@ class Given:
 
 
 def last_events(folder: Path, task: Given, outputs: str) -> list[Event]:
-    write_last_events(EventLog(folder), record(), task, outputs, {"test/a": 27.3})  # type: ignore[arg-type]
+    made = record(config={"reproduces": [{"measured": "test/a"}, {"measured": "test/b"}]})
+    write_last_events(EventLog(folder), made, task, outputs, {"test/a": 27.3})  # type: ignore[arg-type]
     return read(folder / EVENTS_FILE)
 
 
@@ -49,6 +50,9 @@ def test_a_run_ends_with_metrics_samples_summary_and_pictures(tmp_path: Path) ->
     assert summary["summary"] == {
         "test/a": 1.0,
         "published/test/a": 27.3,
+        "score/name": "test/a",
+        "score/ours": 1.0,
+        "score/published": 27.3,
         "wall_seconds": 1.0,
         "gpu_hours": 0.0,
     }
@@ -95,7 +99,17 @@ def test_what_is_known_at_the_start_is_what_the_record_will_say(workshop: Worksh
     first = first_event(current)
     messages = first["config"]
     assert first["run"] == current.recipe.run_id(1)
-    assert set(messages) >= {"commit", "dirty", "data", "versions", "hardware", "precision", "start_from"}
+    assert (messages["paper"], messages["scale"]) == (name.partition("/")[0], "cpu")
+    assert set(messages) >= {
+        "max_steps",
+        "commit",
+        "dirty",
+        "data",
+        "versions",
+        "hardware",
+        "precision",
+        "start_from",
+    }
     assert len(messages["data"]["manifest_sha256"]) == 64
     assert all(sum(counts.values()) > 0 for counts in messages["data"]["counts"].values())
     assert str(workshop.root) not in json.dumps(first)

@@ -6,10 +6,10 @@ import pytest
 
 from repro.events import status
 from repro.training.checkpoints import checkpoints, fault
-from tests.experiment.runner import Runner, run_folder, said
+from tests.experiment.runner import Runner, outcome, run_folder, said
 from tests.workshop import Workshop
 
-pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,28 @@ def test_a_second_run_may_use_another_number_of_ranks(runner: Runner, workshop: 
     assert runner.attempt(workshop, 1) == [0], said(workshop)
     (record,) = workshop.records()
     assert json.loads(record.read_text())["tokens"] == runner.whole(1).checkpoint["tokens"]
+
+
+def test_rank_0_verifies_checkpoints_for_all(runner: Runner, workshop: Workshop) -> None:
+    assert runner.attempt(workshop, 2, 0, "step 8", ("SIGUSR1",)) == [75, 75], said(workshop)
+    newest = checkpoints(run_folder(workshop) / "checkpoints")[-1]
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(data)
+    assert runner.attempt(workshop, 2) == [0, 0], said(workshop)
+    assert f"{newest.name} is damaged (its SHA-256" in said(workshop)
+    assert "resuming from step 6" in said(workshop)
+    lines = (workshop.runs / "verified.jsonl").read_text().splitlines()
+    assert {rank for rank, name in map(json.loads, lines) if name.endswith(".ckpt")} == {0}
+    assert outcome(workshop).record == runner.whole(2).record
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_ranks_refuse_a_checkpoint_together(runner: Runner, workshop: Workshop, rank: int) -> None:
+    assert runner.attempt(workshop, 2, 0, "step 8", ("SIGUSR1",)) == [75, 75], said(workshop)
+    assert runner.attempt(workshop, 2, OTHER_CODE=str(rank)) == [2, 2], said(workshop)
+    assert said(workshop).count("was written by other code") == 2
+    assert runner.attempt(workshop, 2) == [0, 0], said(workshop)
 
 
 def test_a_signal_during_the_test_leaves_at_once_and_the_test_is_repeated(

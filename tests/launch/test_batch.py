@@ -1,6 +1,10 @@
 """The script on a node: run in bash, with a fake srun."""
 
+import os
+import signal
 import socket
+import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,9 +208,96 @@ def test_the_store_is_staged_and_the_copy_goes(here: Places, tmp_path: Path) -> 
     store = here.variables["REPRO_DATA"] / "pairs"
     store.mkdir(parents=True)
     ended = run_batch(script(here, stage_data="$LOCAL"), tmp_path / "node", "exit 75", LOCAL="/local disk")
-    assert ended.environment["REPRO_DATA"] == "/local disk/repro-13"
+    staged = ended.environment["REPRO_DATA"]
+    assert staged.startswith(f"/local disk/repro-{os.getuid()}-")
     copy, ranks, clear = ended.of("srun")
-    assert copy[-4:] == ["stage", str(here.variables["REPRO_DATA"]), "/local disk/repro-13", "pairs"]
+    assert copy[-5:] == ["stage", staged, "13", str(here.variables["REPRO_DATA"]), "pairs"]
     assert "run" in ranks
-    assert clear[-4:] == ["rm", "-rf", "--", "/local disk/repro-13"]
+    assert clear[-3:] == ["unstage", staged, "13"]
     assert ended.calls[-1] == ["scontrol", "requeue", "12_0"]  # after the copy is gone
+
+
+def test_a_copy_that_was_interrupted_is_requeued(here: Places, tmp_path: Path) -> None:
+    """USR1, which ends the copy with 138, comes before the time limit to all steps."""
+    (here.variables["REPRO_DATA"] / "pairs").mkdir(parents=True)
+    batch = script(here, stage_data="/local").replace('bash -ec "$lock$tidy$copy" stage', "run stage")
+    for code, requeued in ((138, REQUEUE), (1, [])):
+        ended = run_batch(batch, tmp_path / f"node{code}", f"exit {code}")
+        assert [call for call in ended.of("srun") if "repro" in call] == [], "the run does not begin"
+        assert ended.of("scontrol") == requeued
+
+
+class Node:
+    """Copies as the jobs of one node make and remove them, with a cp that waits to be let go on."""
+
+    def __init__(self, here: Places, root: Path) -> None:
+        store = here.variables["REPRO_DATA"] / "pairs"
+        store.mkdir(parents=True)
+        for i in range(3):
+            (store / f"{i}.bin").write_bytes(b"x" * 1000)
+        ended = run_batch(script(here, stage_data=str(root / "local")), root / "node")
+        self.root, self.staged = root, Path(ended.environment["REPRO_DATA"])
+        self.words = {
+            call[-5 if "stage" in call else -3]: call for call in ended.of("srun") if "run" not in call
+        }
+        (root / "bin").mkdir()
+        shim = root / "bin" / "cp"
+        waits = (
+            f'mkdir "$4"; : >"$4/half"; echo >>{root}/copies; while [ ! -e {root}/go ]; do sleep 0.02; done'
+        )
+        shim.write_text(f'#!/bin/sh\n{waits}\nrm "$4/half"\nexec /bin/cp "$@"\n')
+        shim.chmod(0o755)
+
+    def start(self, what: str, job: str) -> "subprocess.Popen[bytes]":
+        words = self.words[what]
+        words = [job if word == "13" else word for word in words[words.index("bash") :]]
+        path = f"{self.root / 'bin'}:{os.environ['PATH']}"
+        return subprocess.Popen(words, env={"PATH": path}, start_new_session=True)
+
+    def queue(self, *jobs: str) -> None:
+        """Sets the jobs that squeue knows."""
+        (self.root / "bin" / "squeue").write_text(f"#!/bin/sh\necho {' '.join(jobs)} | tr ' ' '\\n'\n")
+        (self.root / "bin" / "squeue").chmod(0o755)
+
+    def await_copies(self, number: int) -> None:
+        end = time.monotonic() + 60
+        while not (self.root / "copies").exists() or len((self.root / "copies").read_text()) < number:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def files(self) -> list[str]:
+        return sorted(p.name for p in self.staged.rglob("*") if p.is_file())
+
+
+def test_jobs_of_a_node_share_a_copy_that_is_always_whole(here: Places, tmp_path: Path) -> None:
+    node = Node(here, tmp_path)
+    node.queue("1")
+    killed = node.start("stage", "1")
+    node.await_copies(1)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    node.queue("2", "3")
+    both = [node.start("stage", "2"), node.start("stage", "3")]
+    node.await_copies(2)
+    assert not node.staged.exists(), "nobody sees half a copy"
+    (tmp_path / "go").touch()
+    assert [job.wait(timeout=60) for job in both] == [0, 0]
+    assert len((tmp_path / "copies").read_text()) == 2, "the second waited and found it"
+    assert node.files() == ["0.bin", "1.bin", "2.bin"]
+    node.start("unstage", "2").wait(timeout=60)
+    assert node.files() == ["0.bin", "1.bin", "2.bin"]
+    assert node.start("unstage", "3").wait(timeout=60) == 0
+    assert [p.name for p in (tmp_path / "local").iterdir()] == [f".repro-{os.getuid()}.lock"]
+
+
+def test_a_cancelled_job_that_starts_no_step_removes_the_copy_of_its_own_node(
+    here: Places, tmp_path: Path
+) -> None:
+    (here.variables["REPRO_DATA"] / "pairs").mkdir(parents=True)
+    batch = script(here, stage_data=str(tmp_path / "local"))
+    first = run_batch(batch, tmp_path / "first", "exit 1")
+    mark = Path(f"{first.environment['REPRO_DATA']}.jobs/13")
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    run_batch(batch.replace('"$@" 2>/dev/null', 'run "$@" 2>/dev/null'), tmp_path / "second", "exit 1")
+    assert not mark.parent.exists()

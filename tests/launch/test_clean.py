@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from repro.launch.clean import remove, superfluous
+from repro.launch.slurm.snapshot import link_snapshot
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import MINE, FakeSlurm, queued, slurm
 
@@ -43,7 +44,7 @@ def test_what_goes_and_what_stays(world: World, slurm: FakeSlurm) -> None:
         slurm.submit("20260101T000000Z-aa", 12, RUN),
         slurm.submit("20260102T000000Z-bb", 13, OTHER),
     )
-    for submission in (ended, waiting):
+    for submission in (ended, waiting):  # of an earlier version: not shared
         (submission.folder / "code").mkdir()
         (submission.folder / "code" / "x.py").write_text("1")
     slurm.queue(queued("13_0", "PENDING", f"repro:{waiting.name}:job"))
@@ -51,6 +52,27 @@ def test_what_goes_and_what_stays(world: World, slurm: FakeSlurm) -> None:
     checkpoints = {f"{RUN}/checkpoints/step-0000000{i}.ckpt{end}" for i in (1, 2) for end in ("", ".json")}
     assert removed(world.root) == {*checkpoints, f"slurm/{ended.name}/code/x.py"}
     assert removed(world.root) == set()
+
+
+def test_a_shared_snapshot_stays_while_a_job_uses_it(world: World, slurm: FakeSlurm) -> None:
+    ended, waiting, other = (
+        slurm.submit(f"2026010{i}T000000Z-aa", 10 + i, run)
+        for i, run in enumerate((RUN, OTHER, RUN.replace("s1", "s3")))
+    )
+    for submission in (ended, waiting):
+        link_snapshot(submission.folder, {"x.py": b"1"})
+    link_snapshot(other.folder, {"x.py": b"2"})
+    first, second = ((s.folder / "code").resolve() for s in (ended, other))
+    assert (waiting.folder / "code").resolve() == first
+    slurm.queue(queued("11_0", "PENDING", f"repro:{waiting.name}:job"))
+    assert superfluous([]) == [ended.folder / "code", other.folder / "code", second]
+    remove(superfluous([]))
+    assert (waiting.folder / "code" / "x.py").read_bytes() == b"1"
+    assert not second.exists()
+    slurm.queue()
+    remove(superfluous([]))
+    assert not first.exists()
+    assert superfluous([]) == []
 
 
 def test_a_run_whose_training_another_continues_keeps_its_last_checkpoint(

@@ -262,7 +262,7 @@ def test_a_refusal_leaves_nothing(world: World, cluster: FakeCluster) -> None:
     with pytest.raises(UserError, match=r"sbatch refuses: .*Invalid account specified.* profile site"):
         submit(request("alpha/base"), quiet)
     assert read_submissions() == []
-    assert [p.name for p in (world.root / "runs" / "slurm").iterdir()] == [".lock"]
+    assert {p.name for p in (world.root / "runs" / "slurm").iterdir()} == {".lock", "snapshots"}
     cluster.refuses()
     assert len(submitted("alpha/base").jobs[0].tasks) == 2
 
@@ -302,13 +302,13 @@ def test_what_stops_the_snapshot_leaves_nothing(
     world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(folder: Path, files: object) -> None:
-        folder.mkdir()
+        (folder / "code").mkdir()
         raise ReproError("no space left")
 
-    monkeypatch.setattr(module, "write_snapshot", full)
+    monkeypatch.setattr(module, "link_snapshot", full)
     with pytest.raises(ReproError, match="no space"):
         submit(request("alpha/base"), quiet)
-    assert [p.name for p in (world.root / "runs" / "slurm").iterdir()] == [".lock"]
+    assert {p.name for p in (world.root / "runs" / "slurm").iterdir()} == {".lock", "snapshots"}
     assert cluster.calls("sbatch") == []
 
 

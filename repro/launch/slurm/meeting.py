@@ -11,7 +11,7 @@ from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.queue import call_slurm, complaint
 from repro.launch.slurm.render import current_places, render_script
 from repro.launch.slurm.sbatch import environment
-from repro.launch.slurm.snapshot import read_sources, write_snapshot
+from repro.launch.slurm.snapshot import link_snapshot, read_sources
 
 PATIENCE_S = 1800.0  # the job may wait for nodes
 NAME = "doctor"
@@ -60,12 +60,13 @@ def meet(cluster: str) -> list[str]:
     folder = places.submission
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "logs").mkdir(parents=True)
-    write_snapshot(folder / "code", read_sources()[0])
+    link_snapshot(folder, read_sources()[0])
     script = folder / "meeting.sbatch"
     write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, rank=RANK).encode())
     done = call_slurm(
         ["sbatch", "--wait", "--parsable", str(script)], environment(profile, os.environ), PATIENCE_S
     )
+    (folder / "code").unlink()  # so that `repro clean` takes the snapshot
     said = _log(folder / "logs")
     if done.returncode and not said:
         raise UserError(f"sbatch: {complaint(done)}; look at the cluster profile {cluster}")

@@ -19,7 +19,7 @@ from repro.launch.slurm import validation
 from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile
 from repro.launch.targets import RunSpec
-from repro.paths import SHARED, data_dir, results_dir, runs_dir, trials_dir
+from repro.paths import INSTALLED, PROJECT, SHARED, configs_dir, data_dir, results_dir, runs_dir, trials_dir
 from repro.seeds import show_ranges
 
 # What the profile decides: stated once, there.
@@ -80,10 +80,14 @@ def render_script(
     Raises:
         UserError: a value that cannot be written into a script.
     """
-    if profile.container is not None:
-        _check_mounts(places)
     template = "job" if job.tasks else "meeting" if rank else "tables"
     name = validation.job_name(job.name)
+    variables, code = places.variables, places.submission / "code"
+    if template == "tables":  # of today's recipes: an old snapshot would write over newer tables
+        variables = {**variables, "REPRO_CONFIGS": configs_dir().absolute()}
+        code = code if INSTALLED else PROJECT
+    if profile.container is not None:
+        _check_mounts([places.work, code, *variables.values()])
     script = _template(f"{template}.sbatch.j2").render(
         job_name=name,
         comment=f"repro:{places.submission.name}:{name}",  # identifies a job in the queue whose id was lost
@@ -93,7 +97,8 @@ def render_script(
         strategy="ddp" if profile.ranks > 1 else "auto",
         work=_sbatch_folder("the folder to submit from", places.work),
         submission=_sbatch_folder("the folder of the submission", places.submission),
-        variables=places.variables,
+        variables=variables,
+        code=code,
         array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run, flags) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
@@ -143,9 +148,9 @@ def _run(run: RunSpec, flags: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _check_mounts(places: Places) -> None:
+def _check_mounts(folders: Sequence[Path]) -> None:
     """Checks the suite's own folders, which the script mounts into the container."""
-    for folder in (places.work, *places.variables.values()):
+    for folder in folders:
         if not validation.FOLDER.fullmatch(str(folder)) or any(c in str(folder) for c in ",:"):
             raise UserError(
                 f"{str(folder)!r} cannot be mounted into a container; use a folder without spaces, , and :"

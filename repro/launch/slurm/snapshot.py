@@ -1,9 +1,12 @@
 """The code and recipes of a submission, copied when it is made: later edits do not reach its jobs.
 
+Submissions of equal files share one copy, ``$REPRO_RUNS/slurm/snapshots/<hash>``, to which each has a link, ``code``.
+
 A snapshot holds the files below the suite's folders that git does not ignore; without git the package and the recipes;
 of an installed wheel the package with its data, and the project's recipes. Hidden files and data are left out.
 """
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -18,6 +21,7 @@ from repro.source import SNAPSHOT_FACTS, git, release, state
 
 FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
 SINGLE_FILES = () if INSTALLED else ("pyproject.toml", "requirements.lock")
+SNAPSHOTS = "snapshots"  # folder beside those of the submissions
 LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
 
@@ -55,7 +59,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
 
 
 def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
-    """Writes the files of :func:`read_sources` below a folder that is not there yet.
+    """Writes those files of :func:`read_sources` that are not in a folder yet.
 
     Raises:
         UserError, ReproError: as :func:`repro.files.writing`.
@@ -63,8 +67,31 @@ def write_snapshot(folder: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         path = folder / name
         with writing(path):
+            if path.is_file() and path.read_bytes() == data:
+                continue
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+
+
+def link_snapshot(submission: Path, files: dict[str, bytes]) -> None:
+    """Makes the link ``code`` of a submission to the snapshot of some files, and the snapshot.
+
+    The caller holds the lock of the ledger.
+
+    Args:
+        submission: its folder.
+        files: of :func:`read_sources`; their names and contents give the snapshot its name.
+
+    Raises:
+        UserError, ReproError: as :func:`repro.files.writing`.
+    """
+    digest = hashlib.sha256()
+    for name, data in sorted(files.items()):
+        digest.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+    shared = Path("..", SNAPSHOTS, digest.hexdigest()[:16])
+    write_snapshot(submission / shared, files)
+    with writing(submission / "code"):
+        (submission / "code").symlink_to(shared)
 
 
 def _own_files() -> Iterator[tuple[str, Path]]:

@@ -1,7 +1,7 @@
 """The ledger of submissions: one folder for each, below ``$REPRO_RUNS/slurm/``.
 
 ``submission.json`` is written before the first ``sbatch`` and again after each, so a job is never in the queue
-without an entry here; the folder also holds the scripts, the snapshot of the code and the logs.
+without an entry here; the folder also holds the scripts, a link to the snapshot of the code and the logs.
 """
 
 import dataclasses

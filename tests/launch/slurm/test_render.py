@@ -14,6 +14,7 @@ from repro.launch.slurm.chain import PlannedJob
 from repro.launch.slurm.profile import Profile, load_profile, parse_profile
 from repro.launch.slurm.render import Places, check_syntax, render_script
 from repro.launch.targets import RunSpec
+from repro.paths import PROJECT
 from tests.launch.conftest import PROFILE, World, spec
 
 GOLDEN = Path(__file__).parent / "golden.sbatch"
@@ -238,3 +239,10 @@ def test_the_tables_are_a_small_job(world: World, places: Places) -> None:
     assert "--output=/scratch/me/runs/slurm/20260102T030405Z-abcdef/logs/%j.log" in result
     assert script.endswith("\nsrun --ntasks=1 python3 -P -m repro tables\n")
     assert bash_parses(script)
+
+
+def test_the_tables_are_those_of_the_checkout_not_of_the_submission(world: World, places: Places) -> None:
+    script = render_script(PlannedJob("x.tables", {}), profile(container=CONTAINER), places)
+    assert f"export PYTHONPATH={PROJECT}\n" in script
+    assert f"export REPRO_CONFIGS={world.root / 'configs'}\n" in script
+    assert '"$PWD" "$PYTHONPATH" "$REPRO_CONFIGS"; do' in script

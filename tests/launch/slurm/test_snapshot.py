@@ -9,7 +9,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.launch.slurm import snapshot
-from repro.launch.slurm.snapshot import read_sources, write_snapshot
+from repro.launch.slurm.snapshot import link_snapshot, read_sources, write_snapshot
 
 FILES = {
     "repro/paths.py": "PROJECT = 1\n",
@@ -151,6 +151,22 @@ def test_it_is_written_as_read(checkout: str, tmp_path: Path) -> None:
     }
     assert {name: path.read_bytes() for name, path in there.items()} == files
     assert there["repro/nn/mixer.py"].read_text() == "x = 1\n"
+
+
+def test_equal_files_share_a_snapshot_and_missing_ones_are_written_again(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second", "other")]
+    for folder, files in zip(folders, [{"a/b.py": b"1"}, {"a/b.py": b"1"}, {"a/c.py": b"1"}], strict=True):
+        folder.mkdir()
+        link_snapshot(folder, files)
+        for path in (folder / "code").rglob("*.py"):
+            path.unlink()  # as by a cluster that clears its scratch folders
+    (folders[1] / "code").unlink()
+    link_snapshot(folders[1], {"a/b.py": b"1"})
+    first, second, other = ((folder / "code").resolve() for folder in folders)
+    assert first == second != other
+    assert (first / "a" / "b.py").read_bytes() == b"1"
+    assert not (folders[0] / "code").readlink().is_absolute()
+    assert len(list((tmp_path / "snapshots").iterdir())) == 2
 
 
 def test_a_link_out_of_the_project_is_refused(checkout: str, tmp_path: Path) -> None:
