@@ -84,6 +84,17 @@ def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> No
     assert call("generate", TINY, "--max-new", "3", stdin=b"seventeen\n").code == 0
 
 
+def test_own_runs_are_listed_with_the_settings_that_change_them(workshop: Workshop) -> None:
+    words = ("--model.net.dropout", "0.2", "--trainer.accelerator", "cpu", "--trainer.devices", "1")
+    assert call("run", TINY, "--scale", "cpu", *words).code == 0
+    for _ in range(2):
+        listed = call("list", "--mine").out
+        assert "--model.net.dropout=0.2" in listed
+        assert "--trainer" not in listed
+        for path in (*workshop.records(), *workshop.runs.rglob("record.json")):
+            path.unlink()  # then as a run without a record
+
+
 def test_own_runs_are_listed_with_those_under_way(own_run: TrainedRun) -> None:
     assert own_run.run_id in call("list", "--mine").out
     lose_record(own_run)
