@@ -8,6 +8,7 @@ import pytest
 from repro.cli.runs import parse_grid
 from repro.errors import UserError
 from tests.conftest import TrainedRun
+from tests.report.svg import words
 from tests.workshop import PROJECT, TINY, Workshop, call
 
 
@@ -55,7 +56,11 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert lines[0].split() == ["dropout", "seeds", "test/loss"]
     assert [line.split()[:2] for line in lines[2:4]] == [["0.1", "2"], ["0.2", "2"]]
     assert all("±" in line for line in lines[2:4])
-    assert "dropout 0.2" in figure.read_text(encoding="utf-8")
+    assert {f"{TINY}, 2 seeds", "dropout 0.2"} <= {*words(figure.read_bytes())}
+    one = next(r for r in call("compare", TINY, "--csv").out.splitlines() if ",0.2," in r).split(",")[0]
+    assert call("plot", one, "--out", str(figure)).code == 0
+    assert f"{TINY} --model.net.dropout=0.2, 1 seed" in " ".join(words(figure.read_bytes()))
+    assert f"{TINY} --model.net.dropout=0.2" in call("compare", one).out
     rows = list(csv.DictReader(io.StringIO(call("compare", TINY, "--csv").out)))
     assert sorted((row["dropout"], row["seed"]) for row in rows) == [
         ("0.1", "101"), ("0.1", "102"), ("0.2", "101"), ("0.2", "102"),
