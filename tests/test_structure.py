@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 2025,
+    "report": 2087,
     "repro": 1405,
     "tasks": 3095,
     "training": 865,
