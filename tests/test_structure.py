@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1915,
     "data": 5375,
     "evidence": 2395,
-    "experiment": 2556,
+    "experiment": 2559,
     "launch": 2110,
     "mirror": 420,
     "models": 1135,
