@@ -57,7 +57,7 @@ def _page(recipe: str, scale: str, records: Sequence[RunRecord]) -> OwnPage:
 
 
 def _scores(records: Sequence[RunRecord]) -> Grid:
-    """What differs between runs and their scores, below the published numbers of their rows."""
+    """What differs between runs and their scores; at the paper's scale, below the published numbers of their rows."""
     groups, rows = group(records), list[tuple[str, ...]]()
     goals = {g["measured"]: None for r in records for g in r.config.get("reproduces") or ()}
     names = scores_of(groups, [goal for goal in goals if any(r.metric(goal) for r in records)])
@@ -65,7 +65,7 @@ def _scores(records: Sequence[RunRecord]) -> Grid:
     before = len(header) - len(names)
     for one in {r.experiment: r for r in records}.values():
         key, cells = one.experiment.partition("/")[0], one.config.get("reproduces") or ()
-        paper = load_paper(key) if key in paper_keys() else None
+        paper = load_paper(key) if one.scale == "paper" and key in paper_keys() else None
         values = [published_numbers(cells, name, paper) for name in names]
         if any(value != text.NOTHING for value in values):
             rows.append(("published", *[""] * (before - 1), *values))

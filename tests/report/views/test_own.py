@@ -4,7 +4,9 @@ import dataclasses
 
 from repro.recipe import load_recipe
 from repro.record import write_record
+from repro.report.formats.blocks import Grid
 from repro.report.render import write_tables
+from repro.report.views.own import own_pages
 from tests.report.fakes import make_record
 from tests.report.markup import read
 
@@ -43,3 +45,9 @@ def test_own_runs_are_first_and_have_a_page(house, tmp_path, monkeypatch):
     assert sorted(row[1] for row in runs) == ["--model.width=16"] * 2 + ["--model.width=32"]
     assert (house.results / "plots" / "your-runs--toy--big--paper.svg").is_file()
     assert any("your-runs--toy--big--paper.svg" in str(i.get("src")) for i in page.all("img"))
+
+
+def test_a_reduced_scale_stands_nowhere_beside_the_papers_number(house):
+    house.recipe("big")
+    (page,) = own_pages([make_record(house.recipe("big", scale="cpu"), 101, 30.0, "cpu")])
+    assert "published" not in str([block for block in page.document if isinstance(block, Grid)])
