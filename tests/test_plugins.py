@@ -24,6 +24,10 @@ class Leaky(FullAttention):
     def forward(self, x, state, layout):
         return super().forward(x + x.mean(1, keepdim=True), state, layout)
 
+class Untyped(FullAttention):
+    def __init__(self, d_model, n_heads):
+        super().__init__(d_model, n_heads)
+
 def loop(mixer, x, causal, lengths, past):
     return FullAttention.forward(mixer, x, None, plugins_layout(x.shape[1])).y
 
@@ -82,6 +86,7 @@ def test_a_mixer_that_breaks_a_law_is_named(project: Path) -> None:
         ("mymix43.Elsewhere", "defined in pathlib"),
         ("other43.Mine", "not allowed"),
         ("Nosuch", "Nosuch"),
+        ("Untyped", "n_heads of mymix43.Untyped.__init__ has no type"),
     ],
 )
 def test_what_is_not_a_plugins_own_is_refused(project: Path, path: str, words: str) -> None:

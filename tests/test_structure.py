@@ -14,15 +14,15 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1920,
+    "cli": 1915,
     "data": 5375,
     "evidence": 2395,
-    "experiment": 2570,
-    "launch": 2130,
+    "experiment": 2575,
+    "launch": 2135,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 2045,
+    "report": 2115,
     "repro": 1415,
     "tasks": 3115,
     "training": 860,

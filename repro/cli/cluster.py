@@ -6,8 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
-from repro.cli.runs import parse_grid
-from repro.errors import UserError
+from repro.cli.runs import parse_grid, parse_overrides
 from repro.paths import cluster_files
 from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
@@ -52,15 +51,6 @@ def register(verbs: Verbs) -> None:
 
 
 def submit_runs(args: argparse.Namespace) -> None:
-    points = parse_grid(args.grid, args.overrides)
-    if args.json and len(points) > 1:
-        raise UserError("--json prints one submission; a grid is one for each point")
-    for args.overrides in points:
-        submit_point(args)
-
-
-def submit_point(args: argparse.Namespace) -> None:
-    """Submits the runs of the targets with one choice of settings."""
     from repro.launch.plan import Request
     from repro.launch.submit import dry_run, submit
 
@@ -69,7 +59,7 @@ def submit_point(args: argparse.Namespace) -> None:
         cluster=args.cluster,
         scale=args.scale,
         seeds=SeedChoice.parse(args.seeds),
-        overrides=args.overrides,
+        grid=parse_grid(args.grid, args.overrides),
         tables=args.tables,
         command=args.command,
         sbatch=args.sbatch,
@@ -105,10 +95,8 @@ def require_runnable(plan: "Plan") -> None:
     from repro.experiment.build import build
     from repro.experiment.trainer import refuse_unsupported
 
-    added = {spec.experiment for spec in plan.added}  # which take no settings
-    for spec in {(spec.experiment, spec.scale): spec for spec in plan.runs}.values():
-        settings = [] if spec.experiment in added else plan.request.overrides
-        recipe = load_recipe(spec.experiment, spec.scale, settings)
+    for experiment, scale, settings in dict.fromkeys((s.experiment, s.scale, s.settings) for s in plan.runs):
+        recipe = load_recipe(experiment, scale, parse_overrides([*settings]))
         parts = build(recipe, meta=True)
         refuse_unsupported(parts.trainer)
         parts.data.require_store()
@@ -129,7 +117,8 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
         state = "queued" if spec.run_id in plan.queued else "recorded"
         if name:
             state = "submitted" if job else "to submit"
-        row = {"run_id": spec.run_id, "experiment": spec.experiment, "scale": spec.scale, "seed": spec.seed}
+        facts = ("run_id", "experiment", "scale", "seed", "settings")
+        row = {name: getattr(spec, name) for name in facts}
         script = str(entry.folder / job.script) if entry and job else None
         waits = waiting.get(spec.run_id, [])
         rows.append({**row, "state": state, "name": name, "job": task, "script": script, "waits_for": waits})

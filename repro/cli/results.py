@@ -92,10 +92,10 @@ def list_mine() -> int:
     """Prints the runs in the run folders and the records of trials, or of the project."""
     from repro.cli.show import own_runs
     from repro.report.formats.terminal import text_table
-    from repro.report.views.runs import first_number
+    from repro.report.views.runs import first_number, settings
 
     runs = own_runs()
-    rows = [(r.run_id, r.finished, str(r.steps), first_number(r), " ".join(r.overrides)) for r in runs]
+    rows = [(r.run_id, r.finished, str(r.steps), first_number(r), settings(r)) for r in runs]
     print(
         text_table(rows, ("run", "finished", "updates", "first number", "settings"))
         if rows

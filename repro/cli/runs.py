@@ -37,6 +37,7 @@ from repro.yamls import flatten, parse_yaml, short
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # as Lightning reads them
 LOGGERS = ("csv", "tensorboard")
 
 
@@ -207,9 +208,15 @@ def run_one(args: argparse.Namespace) -> int:
         losses, speed = smoke(recipe, seed)
         print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}, {speed:,.0f} tokens a second")
         return EXIT_OK
-    command = shlex.join(["repro", *run_words(args.experiment, args.scale, seed, recipe.overrides)])
-    with StopRequest() as request:  # before the imports, which take seconds
-        record = _run(recipe, seed, command, request, args)
+    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
+        print(line, file=sys.stderr)
+    record = finished_record(recipe.run_dir(seed))
+    if record:  # answered without torch and Lightning
+        print(f"{record.run_id} is done; `repro show {record.run_id}` shows more")
+    else:
+        command = shlex.join(["repro", *run_words(args.experiment, args.scale, seed, recipe.overrides)])
+        with StopRequest() as request:  # before the imports, which take seconds
+            record = _run(recipe, seed, command, request, args)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -311,12 +318,8 @@ def _run(
     from repro.evidence.goals import expected
     from repro.experiment.run import run
 
-    if finished_record(recipe.run_dir(seed)):
-        print(f"{recipe.run_id(seed)} is done; `repro show {recipe.run_id(seed)}` shows more")
     for results in () if args.no_record else {results_dir(), trials_dir()}:
         require_writable(results / "runs")
-    for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
-        print(line, file=sys.stderr)
     published = expected(recipe) if recipe.scale == "paper" else {}
     return run(
         recipe, seed, command, request, published, args.accept_changes, not args.no_record, args.logger or ""
@@ -336,9 +339,9 @@ def require_writable(folder: Path) -> None:
 
 def is_leader() -> bool:
     """Whether this process is rank 0 of its job, also before the ranks are joined."""
-    from lightning.pytorch.utilities.rank_zero import rank_zero_only
-
-    return not getattr(rank_zero_only, "rank", 0)
+    if lightning := sys.modules.get("lightning.pytorch.utilities.rank_zero"):
+        return not getattr(lightning.rank_zero_only, "rank", 0)
+    return not int(next((os.environ[name] for name in RANKS if name in os.environ), 0))
 
 
 def conclude(record: RunRecord, every: bool = False) -> None:

@@ -211,7 +211,7 @@ def unfinished(folder: Path) -> RunRecord | None:
         config=facts["recipe"], config_hash=facts["hash"], parameters=0, steps=state["step"],
         tokens=int(state.get("tokens") or 0), wall_seconds=events.seconds(log), gpu_hours=0.0, peak_bytes=0,
         metrics=[Measurement(name, value, "", "val") for name, value in last.items() if math.isfinite(value)],
-        curves=curves, checkpoint_sha256=None, outputs_sha256=None,
+        overrides=facts.get("overrides", []), curves=curves, checkpoint_sha256=None, outputs_sha256=None,
         finished=f"not yet: {state['state']}, step {state['step']} of {state.get('max_steps')}",
         deviations=list(facts["recipe"].get("deviations") or ()),
     )  # fmt: skip

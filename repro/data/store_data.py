@@ -89,7 +89,8 @@ class TokenStoreDataModule(StoreDataModule):
         """Refuses a store with another vocabulary size."""
         size = store.manifest.tokenizer["size"] + self.added_symbols
         if size != self.vocab_size:
-            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}")
+            remedy = f"--model.net.vocabulary.size {size} sets it in network and data"
+            raise UserError(f"store {store.name} has a vocabulary of {size}, not {self.vocab_size}; {remedy}")
 
     @cached_property
     def tokenizer(self) -> AnyTokenizer:

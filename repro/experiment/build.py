@@ -26,6 +26,7 @@ from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
+from repro.yamls import flatten
 
 AnyTask = Task[Any]
 MatmulPrecision = Literal["highest", "high", "medium"]  # of torch.set_float32_matmul_precision
@@ -117,7 +118,9 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
         if "data" in built:
             check_together(built["model"], built["data"])
     except (ValueError, TypeError) as error:
-        raise UserError(f"{recipe.experiment} ({recipe.scale}): {explain(str(error))}") from error
+        nulls = [key for key, value in flatten(sections).items() if value is None]
+        hint = f"; null: {', '.join(nulls)}" if nulls and "NoneType" in str(error) else ""
+        raise UserError(f"{recipe.experiment} ({recipe.scale}): {explain(str(error))}{hint}") from error
     return built
 
 

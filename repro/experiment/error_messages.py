@@ -51,6 +51,8 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
         cause = f"must be {' or '.join(names)}, not {value!r}"
     if match := re.search(r"module '(.+)' has no attribute '(.+)'", cause):
         cause = f"{match[1]} has no {match[2]!r}{nearest(match[2], dir(_located(match[1], importable)))}"
+    untyped = r"With fail_untyped.* Parameter '(.+)' from '(.+)' does not specify a type.*"
+    cause = re.sub(untyped, r"\1 of \2 has no type; annotate it, as in `\1: int`", cause)
     cause = re.sub(
         " not allowed, denied.*",
         f" not allowed; choose from: {', '.join(importable)}, or name its package in repro.yaml",

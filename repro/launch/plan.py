@@ -12,7 +12,7 @@ from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed
 from repro.launch.slurm.limits import Limits
 from repro.launch.slurm.profile import Profile, load_profile, with_options
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
-from repro.launch.targets import RunSpec, few_seeds, not_judged, resolve_targets, without_scale
+from repro.launch.targets import RunSpec, few_seeds, not_judged, recorded, resolve_targets, without_scale
 from repro.paths import PROJECT
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
@@ -28,7 +28,7 @@ class Request:
         cluster: name of a profile in ``slurm/clusters``.
         scale: one of :data:`repro.recipe.SCALES`.
         seeds: of each experiment, a run for each.
-        overrides: settings of every run that a target means.
+        grid: settings of the runs that a target means, each a run of its own for every seed.
         tables: whether a last job makes the tables.
         command: as typed, for the ledger.
         sbatch, srun: options of these commands beside the profile's.
@@ -39,7 +39,7 @@ class Request:
     cluster: str
     scale: str
     seeds: SeedChoice
-    overrides: Overrides
+    grid: Sequence[Overrides] = ([],)
     tables: bool = False
     command: str = "repro submit"
     sbatch: Sequence[str] = ()
@@ -131,9 +131,11 @@ def make_plan(
     limits, leaving = limits or Limits(), leaving or {}
     profile = with_options(load_profile(request.cluster), request.sbatch, request.srun)
     limits.refuse(profile)
-    requested = resolve_targets(request.targets, request.scale, request.seeds, request.overrides)
+    targets, scale, done = request.targets, request.scale, recorded()
+    meant = (resolve_targets(targets, scale, request.seeds, one, done) for one in request.grid)
+    requested = list({spec.run_id: spec for specs in meant for spec in specs}.values())
     todo = needed(requested, queued)
-    name = job_name(request.targets[0], request.scale)
+    name = job_name(targets[0], scale)
     if not request.accept_changes:
         _refuse_changes(todo.specs)
     jobs = arrange(todo, queued, name, leaving, limits.largest_array)
@@ -181,8 +183,8 @@ def summarise(plan: Plan) -> list[str]:
     """
     request, runs = plan.request, plan.runs
     queued = [spec for spec in plan.requested if spec.run_id in plan.queued]
-    recorded = len(plan.requested) - len(runs) - len(queued)
-    lines = [f"runs: {len(runs)} to submit, {recorded} already recorded, {len(queued)} already queued"]
+    kept = len(plan.requested) - len(runs) - len(queued)
+    lines = [f"runs: {len(runs)} to submit, {kept} already recorded, {len(queued)} already queued"]
     lines += [f"queued: {spec.run_id} is task {plan.queued[spec.run_id]}" for spec in queued]
     left_out = without_scale(request.targets, request.scale)
     if left_out:
@@ -193,8 +195,9 @@ def summarise(plan: Plan) -> list[str]:
         return [*lines, f"nothing to submit: {why}; --seeds names other seeds"]
     if plan.added:
         names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
-        plainly = " (without the settings given)" if request.overrides else ""
+        plainly = " (without the settings given)" if any(request.grid) else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
+    lines += [" ".join(("grid:", r.run_id, *r.settings)) for r in runs if len(request.grid) > 1]
     lines += describe_cost(runs, plan.profile)
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):

@@ -15,6 +15,7 @@ from repro.record import RunRecord
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import CURVES, Plot, over_seeds
 from repro.report.plots.rows import curve_panel, metrics_of
+from repro.report.views.runs import settings
 from repro.yamls import short
 
 FEW = 4  # scores of a table where none is named
@@ -54,8 +55,10 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
         pairs = list(itertools.pairwise(configs.values()))
         every = sorted(set[str]().union(*configs.values()))
         keys = [key for key in every if any(a.get(key) != b.get(key) for a, b in pairs)]
-        run = experiment if len({s for _, s in places}) == 1 else f"{experiment} {scale}"
+        several = len({s for _, s in places}) > 1
         for key, same in alike.items():
+            beside = "" if keys else settings(same[0])
+            run = " ".join(filter(None, (experiment, scale if several else "", beside)))
             named = {_name(one, keys): text.word(configs[key].get(one, text.NOTHING)) for one in keys}
             groups.append(RunGroup(({"run": run} if len(places) > 1 or not keys else {}) | named, same))
     return groups
@@ -134,5 +137,7 @@ def curves(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Plot:
         raise UserError(
             f"no run has a curve {', '.join(named) or 'yet'}; there is: {', '.join(known) or 'none'}"
         )
-    title = f"{groups[0].records[0].experiment}, {over_seeds(rows)}" if len(groups) == 1 else over_seeds(rows)
-    return Plot("curves", CURVES, f"learning curves: {'; '.join(rows)}", Chart(title, list(rows), panels))
+    about = {record.experiment for one in groups for record in one.records} if len(rows) > 1 else rows
+    title = ", ".join([*(about if len(about) == 1 else ()), over_seeds(rows)])
+    names = list(rows) if len(rows) > 1 else []
+    return Plot("curves", CURVES, f"learning curves: {'; '.join(rows)}", Chart(title, names, panels))

@@ -4,7 +4,7 @@ git keeps the evidence, the tables, README's block and the figures that document
 page and all other figures are built; nothing checks them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from repro import paths
@@ -15,7 +15,7 @@ from repro.evidence.table import FILE, Evidence, as_json, read_evidence, table
 from repro.files import alone
 from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
-from repro.record import write_atomic
+from repro.record import read_records, write_atomic
 from repro.report import parity
 from repro.report.crossover import crossover, picture
 from repro.report.crossover import document as crossover_document
@@ -26,6 +26,7 @@ from repro.report.plots.files import content
 from repro.report.plots.plot import Plot
 from repro.report.plots.recorded import curves, memories, sweeps
 from repro.report.views.first_screen import overview, summary
+from repro.report.views.own import OwnPage, own_list, own_pages
 from repro.report.views.papers import paper_document
 from repro.report.views.rows import as_csv
 from repro.report.views.runs import runs_document
@@ -63,12 +64,14 @@ def documents(evidence: Evidence, figures: Collection[Plot] = ()) -> dict[str, D
     return {**named, "runs": runs_document(evidence)}
 
 
-def pages(evidence: Evidence, results: Path, figures: Mapping[str, Plot]) -> Files:
-    """The site: ``index.html``, and a page for each document and each test."""
-    named = documents(evidence, figures.values())
+def pages(found: Evidence, results: Path, figures: Mapping[str, Plot], own: Sequence[OwnPage] = ()) -> Files:
+    """The site: ``index.html``, and a page for each document, each test and each recipe of one's own runs."""
+    named = documents(found, figures.values())
     links = [("Overview", "../index.html"), *((name, f"{name}.html") for name in named if name != OVERVIEW)]
-    for one in evidence.tests:
-        named[name_of(one)] = one_test(evidence, one, figures.values())
+    for one in found.tests:
+        named[name_of(one)] = one_test(found, one, figures.values())
+    named |= {one.name: one.document for one in own}
+    named[OVERVIEW][1:1] = own_list(own)
     made = {
         results / "pages" / f"{name}.html": formats.page(document, links).encode()
         for name, document in named.items()
@@ -131,8 +134,11 @@ def _write_tables(results: Path, site: bool) -> list[Path]:
     evidence = read_evidence()
     files = tables(evidence, results)
     if site:
-        figures = figures_of(evidence)
-        files |= pages(evidence, results, figures) | drawn(figures, results)
+        trials = paths.trials_dir()
+        is_own = trials != results or paths.project() != paths.PROJECT  # else they are the checkout's results
+        own = own_pages(read_records(trials / "runs").good) if is_own else []
+        figures = figures_of(evidence) | {one.plot.name: one.plot for one in own if one.plot}
+        files |= pages(evidence, results, figures, own) | drawn(figures, results)
     changed = [ledger] if ledger else []
     for path, data in files.items():
         if not _same(path, data):

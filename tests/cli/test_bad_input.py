@@ -82,6 +82,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.lable_smoothing", "3", ("model.init_args has no key 'lable_smoothing'", "label_smoothing")),
         ("model.label_smoothing", "1.5", ("label_smoothing must be in [0, 1), not 1.5",)),
         ("model.net.d_modell", "3", (f"{NET} has no key 'd_modell'; nearest: d_model",)),
+        ("model.net.positions", "null", (f"not callable; null: {NET}.positions",)),
         ("model.net.d_model", "wide", ("d_model: must be int, not 'wide'",)),
         ("model.net.vocabulary.siz", "3", (f"{NET}.vocabulary.init_args has no key 'siz'", "size")),
         ("model.net.blocks.sublayr", "3", (f"{NET}.blocks has no key 'sublayr'; nearest: sublayer",)),

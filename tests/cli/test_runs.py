@@ -1,6 +1,7 @@
 """config, params, run, reproduce, show."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -204,6 +205,28 @@ def test_a_second_call_says_done_and_trains_nothing(trained: TrainedRun) -> None
     assert f"{trained.run_id} is done" in output.out
     assert {p: p.stat().st_mtime_ns for p in trained.folder.rglob("*") if p.is_file()} == before
     assert len(trained.workshop.records()) == 1
+
+
+def test_a_finished_run_is_answered_without_torch_and_by_rank_0(trained: TrainedRun) -> None:
+    code = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('torch', 'lightning'))  # importing them fails\n"
+        "from repro.cli.main import main\n"
+        f"main(['run', '{TINY}', '--scale', 'cpu'])\n"
+    )
+    for rank, expected in ("0", f"run     {trained.folder}"), ("1", ""):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=PROJECT,
+            env=os.environ | {"LOCAL_RANK": rank},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"{trained.run_id} is done" in done.stdout
+        assert expected in done.stdout
+        assert ("equal" in done.stdout, "bleu" in done.stdout) == (False, rank == "0")
 
 
 def test_run_resumes_from_the_last_checkpoint(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:

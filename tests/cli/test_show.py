@@ -8,6 +8,7 @@ import pytest
 from repro.cli.runs import parse_grid
 from repro.errors import UserError
 from tests.conftest import TrainedRun
+from tests.report.svg import words
 from tests.workshop import PROJECT, TINY, Workshop, call
 
 
@@ -55,7 +56,11 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert lines[0].split() == ["dropout", "seeds", "test/loss"]
     assert [line.split()[:2] for line in lines[2:4]] == [["0.1", "2"], ["0.2", "2"]]
     assert all("±" in line for line in lines[2:4])
-    assert "dropout 0.2" in figure.read_text(encoding="utf-8")
+    assert {f"{TINY}, 2 seeds", "dropout 0.2"} <= {*words(figure.read_bytes())}
+    one = next(r for r in call("compare", TINY, "--csv").out.splitlines() if ",0.2," in r).split(",")[0]
+    assert call("plot", one, "--out", str(figure)).code == 0
+    assert f"{TINY} --model.net.dropout=0.2, 1 seed" in " ".join(words(figure.read_bytes()))
+    assert f"{TINY} --model.net.dropout=0.2" in call("compare", one).out
     rows = list(csv.DictReader(io.StringIO(call("compare", TINY, "--csv").out)))
     assert sorted((row["dropout"], row["seed"]) for row in rows) == [
         ("0.1", "101"), ("0.1", "102"), ("0.2", "101"), ("0.2", "102"),
@@ -82,6 +87,17 @@ def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> No
         assert "is not finished: weights of step-00000002.ckpt" in said.err
         assert len(said.out.splitlines()) == 1
     assert call("generate", TINY, "--max-new", "3", stdin=b"seventeen\n").code == 0
+
+
+def test_own_runs_are_listed_with_the_settings_that_change_them(workshop: Workshop) -> None:
+    words = ("--model.net.dropout", "0.2", "--trainer.accelerator", "cpu", "--trainer.devices", "1")
+    assert call("run", TINY, "--scale", "cpu", *words).code == 0
+    for _ in range(2):
+        listed = call("list", "--mine").out
+        assert "--model.net.dropout=0.2" in listed
+        assert "--trainer" not in listed
+        for path in (*workshop.records(), *workshop.runs.rglob("record.json")):
+            path.unlink()  # then as a run without a record
 
 
 def test_own_runs_are_listed_with_those_under_way(own_run: TrainedRun) -> None:

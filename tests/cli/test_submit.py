@@ -215,6 +215,7 @@ def test_json_has_an_object_for_each_run(site: Workshop, cluster: FakeCluster) -
         "experiment",
         "scale",
         "seed",
+        "settings",
         "state",
         "name",
         "job",

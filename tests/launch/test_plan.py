@@ -12,7 +12,7 @@ from tests.launch.conftest import World, named
 
 
 def request(*targets: str, **changes: Any) -> Request:
-    given = {"cluster": "site", "scale": "paper", "seeds": named(1, 2), "overrides": [], **changes}
+    given = {"cluster": "site", "scale": "paper", "seeds": named(1, 2), **changes}
     return Request(targets=targets, **given)
 
 
@@ -80,15 +80,31 @@ def test_seeds_that_are_not_judged_are_said(world: World) -> None:
 
 def test_settings_reach_every_run_and_change_its_identity(world: World) -> None:
     plain = make_plan(request("alpha/base"), {})
-    plan = make_plan(request("alpha/base", overrides=[("trainer.max_steps", 5)]), {})
+    plan = make_plan(request("alpha/base", grid=[[("trainer.max_steps", 5)]]), {})
     script = plan.script(plan.jobs[0])
     assert script.count("--trainer.max_steps=5)") == 2
     assert {r.run_id for r in plan.runs} & {r.run_id for r in plain.runs} == set()
     assert all(f"run_dir={run.run_dir}" in script for run in plan.runs)
 
 
+def test_a_grid_is_one_array_with_a_task_for_each_value_and_seed(world: World) -> None:
+    grid = [[("trainer.max_steps", steps)] for steps in (5, 6, 5)]
+    (first, _) = resolve_targets(["alpha/base"], "paper", named(1, 2), grid[0])
+    plan = make_plan(request("alpha/base", grid=grid), {first.run_id: "12_0"})
+    (job,) = plan.jobs
+    assert [(run.settings, run.seed) for run in job.tasks.values()] == [
+        (("--trainer.max_steps=5",), 2),
+        (("--trainer.max_steps=6",), 1),
+        (("--trainer.max_steps=6",), 2),
+    ]
+    assert len({run.run_id for run in plan.requested}) == len(plan.requested) == 4
+    lines = summarise(plan)
+    assert lines[0] == "runs: 3 to submit, 0 already recorded, 1 already queued"
+    assert f"grid: {plan.runs[1].run_id} --trainer.max_steps=6" in lines
+
+
 def test_a_setting_that_names_another_store_is_staged(world: World) -> None:
-    plan = make_plan(request("alpha/base", overrides=[("data.store", "other")]), {})
+    plan = make_plan(request("alpha/base", grid=[[("data.store", "other")]]), {})
     assert " stores=(other) ;;" in plan.script(plan.jobs[0])
 
 
@@ -134,8 +150,8 @@ def test_the_tables_wait_for_what_is_queued_too(world: World) -> None:
         (["alhpa"], {}, "nearest: alpha"),
         (["alpha"], {"cluster": "sit"}, "nearest: site"),
         (["alpha"], {"scale": "papre"}, "nearest: paper"),
-        (["alpha"], {"overrides": [("trainer.devices", 2)]}, "cluster profile"),
-        (["alpha"], {"overrides": [("optim.lr", 2)]}, "trainer, model, data"),
+        (["alpha"], {"grid": [[("trainer.devices", 2)]]}, "cluster profile"),
+        (["alpha"], {"grid": [[("optim.lr", 2)]]}, "trainer, model, data"),
         (["alpha"], {"sbatch": ["--array=1"]}, "'--array=1' is set by repro"),
         (["alpha"], {"sbatch": ["--nodes"]}, "is set by repro"),
     ],

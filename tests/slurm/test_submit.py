@@ -91,6 +91,32 @@ def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) ->
     project.cluster.wait_log(again["job"], "resuming from step ", 120)
 
 
+def test_a_grid_is_one_array_whose_runs_are_told_apart(project: Project) -> None:
+    project.profile(nodes=1, tasks_per_node=1, max_parallel=1)
+    project.recipe(6, {"checkpoints.every_steps": 1})
+    grid = ("--grid", "model.net.dropout=0.1,0.2", "--seeds", "2")
+    rows = project.submit(TINY, *grid)
+    array = {row["job"].partition("_")[0] for row in rows}
+    assert len(array) == 1
+    assert [row["job"].partition("_")[2] for row in rows] == list("0123")
+    assert [row["settings"] for row in rows] == [[f"--model.net.dropout=0.{n}"] for n in (1, 1, 2, 2)]
+    last = rows[3]
+    assert last["job"] in project.repro("cancel", last["run_id"]).out
+    project.cluster.wait_log(rows[0]["job"], "step 1/6", 120)
+    project.cluster.run("scontrol", "requeue", rows[0]["job"])
+    for row in (rows[1], rows[2], rows[0]):  # Slurm lets a requeued task wait
+        project.cluster.wait(row["job"], "COMPLETED", 240)
+        assert row["settings"][0] in project.repro("logs", row["run_id"]).out
+    states = {row["run"]: row["state"] for row in project.repro("status", "--json").json()}
+    assert [states[row["run_id"]] for row in rows] == ["done", "done", "done", "cancelled"]
+    records = [json.loads(path.read_text()) for path in project.workshop.records()]
+    assert {r["run_id"] for r in records} == {row["run_id"] for row in rows[:3]}
+    again = project.repro(
+        "submit", TINY, *grid, "--cluster", "local", "--scale", "cpu", "--json", timeout=300
+    )
+    assert [row["state"] for row in again.json()] == ["recorded"] * 3 + ["submitted"]
+
+
 def test_attempts_that_never_make_a_step_end_the_requeues(project: Project) -> None:
     project.profile(nodes=1, tasks_per_node=1)
     early = project.root / "bin" / "python3"  # asked to stop before it can listen

@@ -52,7 +52,7 @@ def test_the_command_handles_signals_before_its_heavy_imports() -> None:
         "runs._run = late\n"
         "runs.is_leader = lambda: False\n"
         "from repro.cli.main import main\n"
-        "main(['run', 'attention-is-all-you-need/base', '--scale', 'cpu'])\n"
+        "main(['run', 'attention-is-all-you-need/base', '--scale', 'cpu', '--seed', '987654'])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False

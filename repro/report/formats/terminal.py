@@ -68,7 +68,7 @@ def terminal_table(record: RunRecord, most: int | None = None) -> str:
     listed = metrics if most is None else brief[: max(most, len(named))]
     rows = []
     for m in listed:
-        published = _published_numbers(goals, m.name, paper) if record.scale == "paper" else "reduced scale"
+        published = published_numbers(goals, m.name, paper) if record.scale == "paper" else "reduced scale"
         labels = (record.experiment, record.scale, str(record.seed), m.name)
         rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = text_table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))
@@ -95,8 +95,8 @@ def _block(block: Block) -> str:
             return ""
 
 
-def _published_numbers(goals: Sequence[dict[str, str]], name: str, paper: Paper | None) -> str:
-    """The published numbers that the recipe compares with a measurement."""
+def published_numbers(goals: Sequence[dict[str, str]], name: str, paper: Paper | None) -> str:
+    """The published numbers that a recipe's ``reproduces`` compares with a measurement."""
     values = []
     for goal in goals:
         table = paper.tables.get(goal["table"]) if paper else None

@@ -3,7 +3,7 @@
 from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.table import Evidence
-from repro.recipe import SCALES
+from repro.recipe import SCALES, change_results
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.plots.plot import grid_of
@@ -65,6 +65,11 @@ def first_number(record: RunRecord) -> str:
     tested = [m for m in record.metrics if m.name.startswith("test/")]
     first = next(iter([*named, *tested, *record.metrics]), None)
     return f"{first.name} {text.number(first.value)} {first.unit}" if first else text.NOTHING
+
+
+def settings(record: RunRecord) -> str:
+    """The settings beside the recipe that change the result, as on the command line."""
+    return " ".join(word for word in record.overrides if change_results([word]))
 
 
 def commit(record: RunRecord) -> str:

@@ -70,7 +70,10 @@ def test_counts_and_hash_come_from_the_manifest(words: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_size": 10_000}, "store ptb/words has a vocabulary of 7, not 10000"),
+        (
+            {"vocab_size": 10_000},
+            "store ptb/words has a vocabulary of 7, not 10000; --model.net.vocabulary.size 7",
+        ),
         ({"store": "ptb/chars"}, "`repro data prepare ptb --level chars --from DIR`"),
         ({"store": "ptb/word"}, "ptb has no level 'word'; it has words, chars, bytes"),
         ({"store": "ptb/bpe300"}, "ptb has no level 'bpe300'"),
