@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 2115,
+    "report": 2120,
     "repro": 1415,
     "tasks": 3115,
     "training": 860,

@@ -13,7 +13,7 @@ from repro.cli.arguments import Verbs, add
 from repro.cli.runs import require_writable, run_words
 from repro.errors import UserError
 from repro.paths import SHARED, files_in, published_files, results_dir, runs_dir
-from repro.recipe import load_recipe
+from repro.recipe import Recipe
 from repro.record import RunRecord, finished_record, write_atomic
 from repro.training.stop_request import StopRequest
 
@@ -30,7 +30,7 @@ def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
     tour = verbs.add_parser(
         "tour",
-        help="run one small experiment for each paper's idea, with its picture (about 15 minutes on 2 cores)",
+        help="run one small experiment for each paper's idea, with its picture (about 10 minutes on 2 cores)",
     )
     add(tour, "--paper", metavar="PAPER", help="only this one", words=published_files)
     tour.set_defaults(handler=take_tour)
@@ -59,10 +59,10 @@ def take_tour(args: argparse.Namespace) -> None:
             print(f"\n[{i + 1} of {len(stages)}] {papers[stage.paper].title}; {time_left}")
             print(textwrap.fill(stage.says, WIDTH), flush=True)
             done = _records(tour, stage)
-            for number, (name, experiment) in enumerate(stage.runs.items(), 1):
+            for number, (name, recipe) in enumerate(tour.recipes(stage).items(), 1):
                 if name not in done:
-                    print(f"run {number} of {len(stage.runs)}: {name}, {experiment}", flush=True)
-                    _run(tour, experiment)
+                    print(f"run {number} of {len(stage.runs)}: {name}, {recipe.experiment}", flush=True)
+                    _run(recipe, tour.seed)
             stages_done = [_result_of(tour, other, papers, tests, folder) for other in tour.papers]
             write_atomic(folder / "index.html", tour_page(list(filter(None, stages_done))).encode())
             current = next(one for one in stages_done if one and one.stage is stage)
@@ -86,19 +86,18 @@ def apart(folder: Path) -> Iterator[Path]:
         os.environ.update(before)
 
 
-def _run(tour: "Tour", experiment: str) -> None:
+def _run(recipe: Recipe, seed: int) -> None:
     """Trains, tests and records one run, or resumes it."""
-    recipe = load_recipe(experiment, tour.scale)
-    command = shlex.join(["repro", *run_words(experiment, tour.scale, tour.seed)])
+    command = shlex.join(["repro", *run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)])
     with StopRequest() as request:  # before the imports, which take seconds
         from repro.experiment.run import run
 
-        run(recipe, tour.seed, command, request)
+        run(recipe, seed, command, request)
 
 
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
     """Returns the records of a stage's finished runs, by name."""
-    folders = {name: load_recipe(e, tour.scale).run_dir(tour.seed) for name, e in stage.runs.items()}
+    folders = {name: recipe.run_dir(tour.seed) for name, recipe in tour.recipes(stage).items()}
     return {name: record for name, folder in folders.items() if (record := finished_record(folder))}
 
 
@@ -135,8 +134,8 @@ def _attention(tour: "Tour", stage: "TourStage") -> bytes:
     """The attention of a stage's first run while it translates the stage's line."""
     from repro.experiment.trained import best_translations, draw_attention, load_trained
 
-    first = next(iter(stage.runs.values()))
-    trained = load_trained(str(load_recipe(first, tour.scale).run_dir(tour.seed)))
+    first = next(iter(tour.recipes(stage).values()))
+    trained = load_trained(str(first.run_dir(tour.seed)))
     ((_, translation),) = best_translations(trained, [stage.attention])
     return draw_attention(trained, stage.attention, translation)
 

@@ -2,7 +2,7 @@
 
 import textwrap
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from pydantic import model_validator
 
@@ -12,6 +12,7 @@ from repro.evidence.outcomes import Tested
 from repro.evidence.published import Model, Paper, Text, read_model
 from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in
+from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.formats.documents import page
@@ -32,6 +33,7 @@ class TourStage(Model):
         says: two sentences on what the experiment does and shows.
         minutes: time of all its runs on 2 cores.
         runs: experiments by their name in the picture.
+        set: settings of all its runs beside their recipes, by dotted key.
         number: the measurement that is shown for each run.
         curve: see :func:`repro.report.plots.rows.panel_of`.
         sweep: see :func:`repro.report.plots.rows.panel_of`.
@@ -43,6 +45,7 @@ class TourStage(Model):
     says: Text
     minutes: float
     runs: dict[str, Text]
+    set: dict[str, Any] = {}
     number: Text
     curve: str = ""
     sweep: str = ""
@@ -62,6 +65,11 @@ class Tour(Model):
     scale: str
     seed: int
     papers: tuple[TourStage, ...]
+
+    def recipes(self, stage: TourStage) -> dict[str, Recipe]:
+        """The recipes of a stage's runs by their name in the picture."""
+        settings = list(stage.set.items())
+        return {name: load_recipe(run, self.scale, settings) for name, run in stage.runs.items()}
 
     def stages(self, paper: str | None) -> tuple[TourStage, ...]:
         """The stage of one paper, or all of them.
