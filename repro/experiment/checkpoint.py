@@ -31,7 +31,7 @@ def stamp(
         signature: of the recipe.
         vocabulary: hash of the vocabulary that token ids mean.
         origin: the run or published weights it started from, and their hash.
-        maker: :func:`repro.record.made_by`; None in a final model, whose bytes depend on the weights alone.
+        maker: :func:`repro.record.made_by`; None in a final model, whose bytes are those of weights and configuration.
     """
     facts = {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
     return facts if maker is None else {**facts, "made_by": maker}
