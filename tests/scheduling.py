@@ -6,14 +6,15 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks.
+# One unit each, for they share what is expensive to start: a Slurm cluster, of which there are two; the program that forks ranks.
 UNITS = {
-    "Slurm": re.compile(r"tests/slurm/"),
+    "Slurm": re.compile(r"tests/slurm/test_(cluster|preemption)\.py"),
+    "Slurm, submissions": re.compile(r"tests/slurm/test_(status|submit)\.py"),
     "ranks": re.compile(r"tests/experiment/test_(ranks|resume|signals|watchdogs)\.py"),
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
 FIRST = (
-    "Slurm", "ranks", "tests/mirror/test_run.py", "tests/mirror/test_sync.py", "tests/test_configs.py",
+    "Slurm", "ranks", "tests/test_configs.py", "Slurm, submissions", "tests/mirror/test_run.py", "tests/mirror/test_sync.py",
 )  # fmt: skip
 
 
