@@ -6,7 +6,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# One unit each, for they share what is expensive to start: a Slurm cluster, of which there are two; the program that forks ranks.
+# One unit each, for they share what is expensive to start: one of two Slurm clusters; the program that forks ranks.
 UNITS = {
     "Slurm": re.compile(r"tests/slurm/test_(cluster|preemption)\.py"),
     "Slurm, submissions": re.compile(r"tests/slurm/test_(status|submit)\.py"),
@@ -14,7 +14,8 @@ UNITS = {
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
 FIRST = (
-    "Slurm", "ranks", "tests/test_configs.py", "Slurm, submissions", "tests/mirror/test_run.py", "tests/mirror/test_sync.py",
+    "Slurm", "ranks", "tests/test_configs.py", "Slurm, submissions",
+    "tests/mirror/test_run.py", "tests/mirror/test_sync.py",
 )  # fmt: skip
 
 
