@@ -6,16 +6,14 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# One unit each, for they share what is expensive to start: one of two Slurm clusters; the program that forks ranks.
+# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks.
 UNITS = {
-    "Slurm": re.compile(r"tests/slurm/test_(cluster|preemption)\.py"),
-    "Slurm, submissions": re.compile(r"tests/slurm/test_(status|submit)\.py"),
+    "Slurm": re.compile(r"tests/slurm/"),
     "ranks": re.compile(r"tests/experiment/test_(ranks|resume|signals|watchdogs)\.py"),
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
 FIRST = (
-    "Slurm", "ranks", "tests/test_configs.py", "Slurm, submissions",
-    "tests/mirror/test_run.py", "tests/mirror/test_sync.py",
+    "Slurm", "ranks", "tests/mirror/test_run.py", "tests/mirror/test_sync.py", "tests/test_configs.py",
 )  # fmt: skip
 
 

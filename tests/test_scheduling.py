@@ -27,8 +27,8 @@ def test_all_who_ask_the_program_that_forks_ranks_share_it() -> None:
 
 
 def test_long_units_come_first_and_the_rest_keeps_its_order() -> None:
-    ordered = sorted(["tests/a.py::x", "tests/slurm/test_cluster.py::y", "tests/A.py::z"], key=turn)
-    assert ordered == ["tests/slurm/test_cluster.py::y", "tests/a.py::x", "tests/A.py::z"]
+    ordered = sorted(["tests/a.py::x", "tests/slurm/test_b.py::y", "tests/A.py::z"], key=turn)
+    assert ordered == ["tests/slurm/test_b.py::y", "tests/a.py::x", "tests/A.py::z"]
     assert [turn(f"{name}::x") for name in FIRST if name not in UNITS] == [
         i for i, name in enumerate(FIRST) if name not in UNITS
     ]
