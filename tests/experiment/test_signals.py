@@ -9,7 +9,7 @@ from repro.training.checkpoints import checkpoints, fault
 from tests.experiment.runner import Runner, outcome, run_folder, said
 from tests.workshop import Workshop
 
-pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.ddp, pytest.mark.slow, pytest.mark.timeout(60)]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ def test_a_second_run_may_use_another_number_of_ranks(runner: Runner, workshop: 
     assert json.loads(record.read_text())["tokens"] == runner.whole(1).checkpoint["tokens"]
 
 
+@pytest.mark.timeout(120)  # three attempts
 def test_rank_0_verifies_checkpoints_for_all(runner: Runner, workshop: Workshop) -> None:
     assert runner.attempt(workshop, 2, 0, "step 8", ("SIGUSR1",)) == [75, 75], said(workshop)
     newest = checkpoints(run_folder(workshop) / "checkpoints")[-1]
@@ -63,6 +64,7 @@ def test_rank_0_verifies_checkpoints_for_all(runner: Runner, workshop: Workshop)
     assert outcome(workshop).record == runner.whole(2).record
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("rank", [0, 1])
 def test_ranks_refuse_a_checkpoint_together(runner: Runner, workshop: Workshop, rank: int) -> None:
     assert runner.attempt(workshop, 2, 0, "step 8", ("SIGUSR1",)) == [75, 75], said(workshop)
