@@ -126,10 +126,10 @@ def cancel_runs(args: argparse.Namespace) -> None:
 
 def clean_up(args: argparse.Namespace) -> None:
     from repro.launch.clean import remove, superfluous
-    from repro.launch.status.ledger import ledger_dir, read_submissions
+    from repro.launch.status.ledger import ledger_dir
     from repro.launch.submit import locked
 
-    with locked(ledger_dir()) if read_submissions() else contextlib.nullcontext():
+    with locked(ledger_dir()) if ledger_dir().is_dir() else contextlib.nullcontext():
         paths = superfluous(args.targets)
         own = [path for path in paths if not path.is_symlink()]
         sizes = [f.stat().st_size for path in own for f in (path, *path.rglob("*")) if f.is_file()]
