@@ -1,8 +1,9 @@
-"""Verbs about machines: submit, doctor."""
+"""Verbs about machines: submit, pack, doctor."""
 
 import argparse
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
@@ -10,6 +11,7 @@ from repro.cli.runs import parse_grid, parse_overrides
 from repro.paths import cluster_files
 from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
+from repro.text import size
 
 if TYPE_CHECKING:
     from repro.launch.plan import Plan
@@ -43,11 +45,36 @@ def register(verbs: Verbs) -> None:
         "any key of the recipes can be set: --trainer.max_steps 10; nodes and devices are set in the profile"
     )
 
+    pack = verbs.add_parser(
+        "pack", help="copy the code and prepared data for a machine without a network, and bring records back"
+    )
+    pack.add_argument("folder", metavar="DIR", type=Path)
+    pack.add_argument(
+        "stores", metavar="DATA", nargs="*", help="data sets whose stores are copied; see `repro data list`"
+    )
+    pack.add_argument(
+        "--back", action="store_true", help="add the records that were made in DIR to the results"
+    )
+    pack.set_defaults(handler=pack_up)
+
     doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
     doctor.add_argument("--json", action="store_true")
     meeting = "only whether ranks on two nodes of it meet: a job of seconds, waited for"
     add(doctor, "--cluster", metavar="PROFILE", help=meeting, words=cluster_files)
     doctor.set_defaults(handler=examine)
+
+
+def pack_up(args: argparse.Namespace) -> None:
+    from repro.launch.pack import bring_back, pack
+
+    if args.back:
+        added = bring_back(args.folder)
+        print(f"{added} files were added; `repro tables` makes the tables again")
+        return
+    pack(args.folder, args.stores)
+    sizes = [path.stat().st_size for path in args.folder.rglob("*") if path.is_file()]
+    print(f"{args.folder} has {size(sum(sizes))}; in it, `python -m repro` runs any verb")
+    print(f"later, `repro pack {args.folder} --back` adds its records here")
 
 
 def submit_runs(args: argparse.Namespace) -> None:

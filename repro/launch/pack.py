@@ -1,0 +1,84 @@
+"""``repro pack``: a copy of the project for a machine that git and a network do not reach, and its records back.
+
+The copy holds the sources and the commit they are of, published numbers, tests, the ledger, and prepared stores. There,
+``python -m repro`` works without variables. Its records name the commit, as those of submitted jobs do.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from repro.data.store import variants
+from repro.errors import UserError
+from repro.files import writing
+from repro.launch.slurm.snapshot import read_sources, write_snapshot
+from repro.ledger import appending, read_ledger
+from repro.paths import data_dir, results_dir, trials_dir
+from repro.record import LEDGER
+from repro.source import is_snapshot
+
+_RESULTS = ("published", "tests", "*.json", f"runs/{LEDGER}")  # what runs and their verdicts read
+
+
+def pack(folder: Path, stores: Sequence[str]) -> None:
+    """Writes the copy into a new folder.
+
+    Args:
+        folder: of the copy.
+        stores: names of data sets, whose prepared stores are copied.
+
+    Raises:
+        UserError: the folder is not empty, a store is missing, or the errors of
+            :func:`repro.launch.slurm.snapshot.read_sources`.
+        ReproError: the disk is full.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty; name a new folder")
+    for name in stores:
+        if not variants(name):
+            raise UserError(f"no store of {name} in {data_dir()}; make it with `repro data prepare {name}`")
+    files, _ = read_sources()
+    with writing(folder):
+        write_snapshot(folder, files)
+        for path in (path for pattern in _RESULTS for path in results_dir().glob(pattern)):
+            _copy(path, folder / "results" / path.relative_to(results_dir()))
+        for name in stores:
+            _copy(data_dir() / name, folder / "data" / name)
+
+
+def bring_back(folder: Path) -> int:
+    """Adds the records of a copy, and the starts that its ledger notes, to the project's results.
+
+    Returns:
+        The number of files that were added. Files that are here already stay as they are.
+
+    Raises:
+        UserError: no copy of a project, or a malformed ledger.
+        ReproError: the disk is full.
+    """
+    if not is_snapshot(folder):
+        raise UserError(f"{folder} was not made by `repro pack`")
+    made = {
+        folder / "results" / "runs": results_dir() / "runs",
+        folder / "results" / "own" / "runs": trials_dir() / "runs",
+    }
+    added = 0
+    for source, target in made.items():
+        for path in sorted(p for p in source.rglob("*") if p.is_file() and p.name != LEDGER):
+            here = target / path.relative_to(source)
+            if not here.exists():
+                with writing(here):
+                    _copy(path, here)
+                added += 1
+        if lines := read_ledger(source):
+            with appending(target) as (known, append):
+                append([line for line in lines if line not in set(known)])
+    return added
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_dir():
+        shutil.copytree(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)

@@ -1,0 +1,58 @@
+"""A copy of the project works without variables, git or a network, and its records come back once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repro.errors import UserError
+from repro.launch.pack import bring_back, pack
+from repro.ledger import HEADER, read_ledger, start
+from repro.record import LEDGER
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The results of a project with one data store."""
+    store = tmp_path / "data" / "digits" / "v1"
+    store.mkdir(parents=True)
+    (store / "manifest.json").write_text("{}")
+    runs = tmp_path / "results" / "runs"
+    runs.mkdir(parents=True)
+    (runs / LEDGER).write_text(f"{HEADER}\n")
+    (runs / "old.json").write_text("{}")
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("REPRO_RESULTS", str(runs.parent))
+    monkeypatch.delenv("REPRO_TRIALS", raising=False)
+    return runs.parent
+
+
+def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    pack(copy, ["digits"])
+    assert (copy / "data" / "digits" / "v1" / "manifest.json").is_file()
+    assert not (copy / "results" / "runs" / "old.json").exists()
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHONPATH"))}
+    where = "from repro.paths import data_dir, results_dir; print(data_dir().resolve(), results_dir().resolve())"
+    done = subprocess.run([sys.executable, "-c", where], cwd=copy, env=env, capture_output=True, text=True)
+    assert done.stdout.split() == [str(copy / "data"), str(copy / "results")], done.stderr
+
+    start(copy / "results" / "runs", "alpha/base/cpu/s1-01234567", "0" * 64, "1" * 40)
+    for folder in (copy / "results" / "runs" / "alpha", copy / "results" / "own" / "runs" / "alpha"):
+        folder.mkdir(parents=True)
+        (folder / f"{folder.parts[-3]}.json").write_text("{}")
+    assert bring_back(copy) == 2
+    assert bring_back(copy) == 0
+    assert [line.event for line in read_ledger(results / "runs")] == ["started"]
+    assert {p.name for p in (results / "runs" / "alpha").iterdir()} == {"results.json", "own.json"}
+
+
+def test_what_cannot_be_packed_or_brought_back(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is not empty"):
+        pack(results, [])
+    with pytest.raises(UserError, match="repro data prepare letters"):
+        pack(tmp_path / "copy", ["letters"])
+    with pytest.raises(UserError, match="was not made by"):
+        bring_back(results)
