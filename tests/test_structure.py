@@ -14,11 +14,11 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1915,
+    "cli": 1935,
     "data": 5375,
     "evidence": 2395,
     "experiment": 2575,
-    "launch": 2135,
+    "launch": 2185,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
