@@ -35,7 +35,9 @@ def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) ->
     assert (copy / "data" / "digits" / "v1" / "manifest.json").is_file()
     assert not (copy / "results" / "runs" / "old.json").exists()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHONPATH"))}
-    where = "from repro.paths import data_dir, results_dir; print(data_dir().resolve(), results_dir().resolve())"
+    where = (
+        "from repro.paths import data_dir, results_dir; print(data_dir().resolve(), results_dir().resolve())"
+    )
     done = subprocess.run([sys.executable, "-c", where], cwd=copy, env=env, capture_output=True, text=True)
     assert done.stdout.split() == [str(copy / "data"), str(copy / "results")], done.stderr
 
