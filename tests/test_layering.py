@@ -54,7 +54,7 @@ MAY_IMPORT = {
     "text": {"evidence"},
     "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
     "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
-    "launch": {"launch", "mirror", "source", "plugins", *BOTTOM},
+    "launch": {"launch", "mirror", "ledger", "source", "plugins", *BOTTOM},
     "verify": {"verify", "evidence", "source", *BOTTOM},
     "cli": {
         "cli",

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from repro.data.store import variants
 from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
@@ -35,7 +34,7 @@ def pack(folder: Path, stores: Sequence[str]) -> None:
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; name a new folder")
     for name in stores:
-        if not variants(name):
+        if not any((data_dir() / name).glob("*/manifest.json")):
             raise UserError(f"no store of {name} in {data_dir()}; make it with `repro data prepare {name}`")
     files, _ = read_sources()
     with writing(folder):
