@@ -37,7 +37,8 @@ def plugin_files() -> dict[str, list[Path]]:
 
 def _files_of(name: str, file: Path) -> list[Path]:
     spec = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
-    other = spec is not None and not Path(spec.origin or "").is_relative_to(file.parent)
+    beside = file.parent.resolve()  # a job's code is a link to its snapshot
+    other = spec is not None and not Path(spec.origin or "").resolve().is_relative_to(beside)
     if other or name in sys.stdlib_module_names or name == "repro":
         raise UserError(f"{file}: {name!r} is the name of another package; rename the plugin")
     module, package = file.with_name(f"{name}.py"), file.parent / name
@@ -114,7 +115,7 @@ def located(word: str, names: Sequence[str], allowed: Sequence[str]) -> Any:
     """
     path = full_path(word, names)
     if not any(path.startswith(f"{package}.") for package in allowed):
-        raise UserError(f"{word} is in none of {', '.join(allowed)}; name its package in {PROJECT_FILE}")
+        raise UserError(f"{word} is in none of {', '.join(allowed)}; name a plugin of your own in {PROJECT_FILE}")
     found = locate(path)
     if not callable(found):
         package, _, last = path.rpartition(".")

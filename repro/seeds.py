@@ -42,6 +42,10 @@ class SeedChoice:
             return cls(named=parse_seeds(text))
         if int(text) < 1:
             raise UserError(f"--seeds must be at least 1, not {text}")
+        if int(text) >= TUNING:
+            raise UserError(
+                f"--seeds {text} is a number of judged seeds; write {text}-{text} for seed {text}"
+            )
         return cls(int(text))
 
     def select(self, judged: tuple[int, ...]) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def test_a_mixer_that_breaks_a_law_is_named(project: Path) -> None:
         x for x in said.out.splitlines(True) if "FAIL" in x
     )
     call("check", "Mine").refused("breaks the contract", "n_heads")
-    call("check", "os.system").refused("os.system", "name its package in repro.yaml")
+    call("check", "os.system").refused("os.system", "name a plugin of your own in repro.yaml")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,13 @@ def test_bad_project_files_are_refused_and_nothing_is_imported(project: Path, te
         (project / f"{name}.py").write_text("raise SystemExit('shadowed')\n")
     with pytest.raises(UserError, match=words):
         plugins.load_plugins()
+
+
+def test_a_snapshot_behind_a_link_keeps_its_plugin(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = project.with_name("code")
+    link.symlink_to(project)
+    monkeypatch.syspath_prepend(str(link))
+    assert [path.name for path in plugins.plugin_files()["mymix43"]] == ["mymix43.py"]
 
 
 def test_a_plugin_that_fails_is_named(project: Path) -> None:

@@ -8,7 +8,7 @@ from repro.recipe import SCALES, experiments
 
 # What `add_subparsers` returns. As text: before Python 3.14 argparse's class takes no brackets at run time.
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
-SEEDS = "3: the first three judged seeds of each recipe; 11-15 or 1-3,7: these seeds"
+SEEDS = "3: the first three judged seeds of each recipe; 11-15, 1-3,7 or 101-101: these seeds"
 ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
 
 

@@ -55,7 +55,7 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
     cause = re.sub(untyped, r"\1 of \2 has no type; annotate it, as in `\1: int`", cause)
     cause = re.sub(
         " not allowed, denied.*",
-        f" not allowed; choose from: {', '.join(importable)}, or name its package in repro.yaml",
+        f" not allowed; choose from: {', '.join(importable)}, or name a plugin of your own in repro.yaml",
         cause,
     )
     return f"{'.'.join(place)}: {cause}"[:400].removeprefix(": ")

@@ -10,7 +10,7 @@ from repro.events import EVENTS_FILE, attempts, read
 from repro.launch.cost import describe_cost
 from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed
 from repro.launch.slurm.limits import Limits
-from repro.launch.slurm.profile import Profile, load_profile, with_options
+from repro.launch.slurm.profile import Profile, load_profile, require_sourced, with_options
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
 from repro.launch.targets import RunSpec, few_seeds, not_judged, recorded, resolve_targets, without_scale
 from repro.paths import PROJECT
@@ -143,6 +143,7 @@ def make_plan(
         waiting = [queued[spec.run_id] for spec in requested if spec.run_id in queued]
         jobs = (*jobs, PlannedJob(f"{name}.tables", {}, ends=(*(job.name for job in jobs), *waiting)))
     places = current_places(submission_name())
+    require_sourced(profile, places.work)
     plan = Plan(request, profile, places, jobs, (*todo.added, *requested), todo.added, queued, leaving)
     for job in jobs:
         check_syntax(plan.script(job))

@@ -16,7 +16,7 @@ from repro.report.plots.chart import Chart
 from repro.report.plots.plot import CURVES, Plot, over_seeds
 from repro.report.plots.rows import curve_panel, metrics_of
 from repro.report.views.runs import settings
-from repro.yamls import short
+from repro.yamls import Config, short
 
 FEW = 4  # scores of a table where none is named
 COLUMNS = ("run_id", "scale", "seed", "updates")  # of the export, before settings and scores
@@ -43,25 +43,46 @@ class RunGroup:
 
 
 def group(records: Sequence[RunRecord]) -> list[RunGroup]:
-    """Groups runs by configuration. Settings are compared within each experiment and scale."""
+    """Groups runs by configuration, in the order of what distinguishes those of an experiment and scale.
+
+    A setting that differs within one experiment is shown for the others, too, where they have it.
+    """
     places = list(dict.fromkeys((record.experiment, record.scale) for record in records))
+    several = len({scale for _, scale in places}) > 1
+    alike: dict[tuple[str, str], dict[str, list[RunRecord]]] = {place: {} for place in places}
+    for record in records:
+        alike[record.experiment, record.scale].setdefault(record.config_hash[:8], []).append(record)
+    configs = {hashed: _settings(same[0]) for of_place in alike.values() for hashed, same in of_place.items()}
+    differing = {place: _differing([configs[hashed] for hashed in alike[place]]) for place in places}
+    shown = sorted(set[str]().union(*differing.values()))
     groups = []
-    for experiment, scale in places:
-        alike: dict[str, list[RunRecord]] = {}
-        for record in records:
-            if (record.experiment, record.scale) == (experiment, scale):
-                alike.setdefault(record.config_hash[:8], []).append(record)
-        configs = {key: Recipe(experiment, scale, same[0].config).signature for key, same in alike.items()}
-        pairs = list(itertools.pairwise(configs.values()))
-        every = sorted(set[str]().union(*configs.values()))
-        keys = [key for key in every if any(a.get(key) != b.get(key) for a, b in pairs)]
-        several = len({s for _, s in places}) > 1
-        for key, same in alike.items():
+    for (experiment, scale), keys in differing.items():
+        of_place = alike[experiment, scale]
+        for hashed in sorted(of_place, key=lambda one: [_in_order(configs[one].get(key)) for key in keys]):
+            config, same = configs[hashed], of_place[hashed]
             beside = "" if keys else settings(same[0])
             run = " ".join(filter(None, (experiment, scale if several else "", beside)))
-            named = {_name(one, keys): text.word(configs[key].get(one, text.NOTHING)) for one in keys}
+            here = [key for key in shown if key in keys or key in config]
+            named = {_name(key, shown): text.word(config.get(key, text.NOTHING)) for key in here}
             groups.append(RunGroup(({"run": run} if len(places) > 1 or not keys else {}) | named, same))
     return groups
+
+
+def _settings(record: RunRecord) -> Config:
+    return Recipe(record.experiment, record.scale, record.config).signature
+
+
+def _differing(configs: Sequence[Config]) -> list[str]:
+    """The settings in which some configurations differ."""
+    pairs = list(itertools.pairwise(configs))
+    every = sorted(set[str]().union(*configs))
+    return [key for key in every if any(a.get(key) != b.get(key) for a, b in pairs)]
+
+
+def _in_order(value: object) -> tuple[bool, float, str]:
+    """A key that sorts numbers by size, before everything else."""
+    number = isinstance(value, int | float)
+    return not number, float(value) if isinstance(value, int | float) else 0.0, "" if number else str(value)
 
 
 def _name(key: str, keys: Sequence[str]) -> str:
@@ -137,7 +158,8 @@ def curves(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Plot:
         raise UserError(
             f"no run has a curve {', '.join(named) or 'yet'}; there is: {', '.join(known) or 'none'}"
         )
-    about = {record.experiment for one in groups for record in one.records} if len(rows) > 1 else rows
-    title = ", ".join([*(about if len(about) == 1 else ()), over_seeds(rows)])
+    experiments = dict.fromkeys(record.experiment for one in groups for record in one.records)
+    about = list(experiments if len(rows) > 1 else rows)
+    title = ", ".join([*(about if len(about) < FEW else ()), over_seeds(rows)])
     names = list(rows) if len(rows) > 1 else []
     return Plot("curves", CURVES, f"learning curves: {'; '.join(rows)}", Chart(title, names, panels))

@@ -96,6 +96,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     made.write("configs/beta/only.yaml", "title: only\ntrainer: {max_steps: 3}\n")
     made.write("results/published/alpha.yaml", PUBLISHED)
     made.write("clusters/site.yaml", PROFILE)
+    made.write(".venv/bin/activate", "")
     made.write("clusters/cpu.yaml", 'time: "01:00:00"\ngpus_per_node: 0\ntasks_per_node: 2\n')
     for name in ("configs", "results", "runs", "data", "clusters"):
         monkeypatch.setenv(f"REPRO_{name.upper()}", str(tmp_path / name))

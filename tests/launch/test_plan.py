@@ -161,6 +161,13 @@ def test_bad_input(world: World, targets: list[str], changes: dict[str, Any], me
         make_plan(request(*targets, **changes), {})
 
 
+def test_an_environment_that_is_not_there_is_named(world: World) -> None:
+    world.write("clusters/odd.yaml", 'gpus_per_node: 0\nsetup: ["source .venv/bin/activate"]\n')
+    (world.root / ".venv" / "bin" / "activate").unlink()
+    with pytest.raises(UserError, match=r"no \.venv/bin/activate in"):
+        make_plan(request("alpha/base", cluster="odd"), {})
+
+
 def test_a_setup_line_that_does_not_parse_is_named(world: World) -> None:
     world.write("clusters/odd.yaml", 'gpus_per_node: 0\nsetup: ["if true"]\n')
     with pytest.raises(UserError, match="setup"):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import (
@@ -63,6 +64,21 @@ def _setup(line: str) -> str:
     for name in re.findall(rf"({VARIABLE.pattern})=", line):
         validation.refuse_secret_name("setup", name)
     return line
+
+
+def require_sourced(profile: "Profile", folder: Path) -> None:
+    """Checks that the files that the setup sources from the folder of the jobs are there.
+
+    Raises:
+        UserError: one is not.
+    """
+    for line in profile.setup:
+        match = re.match(r"(?:source|\.)\s+([\w./-]+)", line)
+        if match and not (folder / match[1]).is_file():
+            raise UserError(
+                f"setup: no {match[1]} in {folder}, where the jobs start; link the environment there, or change "
+                "setup of the cluster profile"
+            )
 
 
 def _environment(variables: object) -> object:
