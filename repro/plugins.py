@@ -115,7 +115,9 @@ def located(word: str, names: Sequence[str], allowed: Sequence[str]) -> Any:
     """
     path = full_path(word, names)
     if not any(path.startswith(f"{package}.") for package in allowed):
-        raise UserError(f"{word} is in none of {', '.join(allowed)}; name a plugin of your own in {PROJECT_FILE}")
+        raise UserError(
+            f"{word} is in none of {', '.join(allowed)}; name a plugin of your own in {PROJECT_FILE}"
+        )
     found = locate(path)
     if not callable(found):
         package, _, last = path.rpartition(".")
