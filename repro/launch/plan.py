@@ -155,10 +155,12 @@ def _refuse_changes(specs: Sequence[RunSpec]) -> None:
     code = code_hash(PROJECT)
     changed = []
     for spec in specs:
-        if any(spec.run_dir.glob("checkpoints/step-*.ckpt")):
-            *_, last = attempts(read(spec.run_dir / EVENTS_FILE), 0, ("commit", "code_sha256")) or [{}]
-            if last.get("code_sha256") not in (None, code):
-                changed.append(f"{spec.run_id} (at commit {str(last['commit'])[:8]})")
+        for newest in sorted(spec.run_dir.glob("checkpoints/step-*.ckpt"))[-1:]:
+            step = int(newest.stem.rpartition("-")[2])
+            known = attempts(read(spec.run_dir / EVENTS_FILE), step, ("commit", "code_sha256"))
+            wrote = [one for one in known if one["first"] < step <= one["last"]] or [{}]
+            if wrote[-1].get("code_sha256") not in (None, code):
+                changed.append(f"{spec.run_id} (at commit {str(wrote[-1]['commit'])[:8]})")
     if changed:
         raise UserError(
             f"checkpoints of other code: {listed(changed)}; go back to it, continue with --accept-changes (the records "

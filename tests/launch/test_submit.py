@@ -374,12 +374,16 @@ def test_checkpoints_of_other_code_are_not_resumed_unless_accepted(
     submitted("alpha/base", seeds=named(2))
     (run.run_dir / "checkpoints").mkdir()
     (run.run_dir / "checkpoints" / "step-00000010.ckpt").touch()
-    with pytest.raises(UserError, match=r"of other code: alpha/base/paper/s1-\w+ \(at commit cccccccc\)"):
+    refusal = r"of other code: alpha/base/paper/s1-\w+ \(at commit cccccccc\)"
+    with pytest.raises(UserError, match=refusal):
         submit(request("alpha/base", seeds=named(1)), quiet)
     entry = submitted("alpha/base", seeds=named(1), accept_changes=True)
     assert "--seed 1 --accept-changes" in (entry.folder / entry.jobs[0].script).read_text()
     log.begin(b"", 10, {"config": {**config, "code_sha256": code_hash(PROJECT)}})
     cluster.end(*cluster.tasks())
+    with pytest.raises(UserError, match=refusal):  # that attempt wrote no checkpoint
+        submit(request("alpha/base", seeds=named(1)), quiet)
+    (run.run_dir / "checkpoints" / "step-00000020.ckpt").touch()
     assert submitted("alpha/base", seeds=named(1))
 
 
