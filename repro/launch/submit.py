@@ -119,9 +119,10 @@ def locked(folder: Path) -> Iterator[None]:
 
 def _make_folder(folder: Path) -> None:
     """Makes a folder for this user alone, or for the group that shares ``$REPRO_RUNS``."""
-    if not folder.exists():
-        folder.mkdir(mode=0o700, parents=True)
-        if queue.is_shared():
+    shared = queue.is_shared()
+    with contextlib.suppress(FileExistsError):  # of another's first submission at the same moment
+        folder.mkdir(mode=0o770 if shared else 0o700, parents=True)
+        if shared:
             folder.chmod(0o2770)
 
 

@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from repro.events import EventLog
 from repro.launch import submit as module
 from repro.launch.plan import Plan
 from repro.launch.status.ledger import Submission, read_submissions
-from repro.launch.submit import dry_run, submit
+from repro.launch.submit import dry_run, locked, submit
 from repro.launch.targets import resolve_targets
 from repro.paths import PROJECT
 from repro.source import code_hash
@@ -442,3 +443,16 @@ def test_an_unwritable_folder(world: World, cluster: FakeCluster) -> None:
     with pytest.raises(UserError, match="make the folder writable"):
         submit(request("alpha/base"), quiet)
     assert cluster.calls("sbatch") == []
+
+
+def test_first_submissions_at_the_same_moment_wait_for_each_other(tmp_path: Path) -> None:
+    for i in range(30):
+        at_once = threading.Barrier(4)
+
+        def first(_: int, at_once: threading.Barrier = at_once, folder: Path = tmp_path / str(i)) -> None:
+            at_once.wait()
+            with locked(folder):
+                pass
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(first, range(4)))
