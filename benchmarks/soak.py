@@ -1,13 +1,18 @@
 """Short runs on a local two-node Slurm cluster under random faults, compared with undisturbed runs.
 
-    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 4000] [--seed 1]
+    python -m benchmarks.soak [--minutes 60] [--runs 40] [--steps 4000] [--seed 1] [--jobs 16] [--pause 9.5]
 
 Five tiny recipes (translation, two language models with memory, conversations, a classifier) are submitted with
-``repro submit``, on one rank of one node each. Until the time is up, a fault of a random kind strikes every few
-seconds, and everything is submitted again every minute, as a user would; where fewer than half of the runs are left to
-do, each recipe gets another seed. Then the faults end, and what is left may finish. Afterwards the same runs are made
-without faults, on the same cluster. Every model must have the same SHA-256, no run may have two records, and nothing
-may be queued twice, or the benchmark fails. It needs root, as ``tests/slurm`` does.
+``repro submit`` from a clone of this checkout: the first on a rank of each node, the others on one rank. Two users
+who share the folders submit the same runs at the same moment. The runs are mirrored to a W&B server on this machine.
+Until the time is up, a fault of a random kind strikes every few seconds, and everything is submitted again every
+minute, as a user would; where fewer than half of the runs are left to do, each recipe gets another seed. Then the
+faults end, what is left may finish, and ``repro sync`` sends what the server lacks. Afterwards the same runs are made
+without faults, on the same cluster.
+
+Every model must have the same SHA-256, no run may have two records, and nothing may be queued twice. A record names
+the commits of the submissions that trained it. The server has each run once, each of its rows once, and the record's
+metrics. Otherwise the benchmark fails. It needs root, as ``tests/slurm`` does.
 
 Prints faults by kind, runs, attempts and hashes, and one line of JSON.
 """
@@ -17,6 +22,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -25,26 +31,44 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from repro.data.prepare import prepare
-from repro.events import EVENTS_FILE, status
+from repro.events import EVENTS_FILE, METRICS, Event, read, status
+from repro.mirror.client import STEP, rows_of
+from repro.record import RunRecord
 from tests.slurm.control import Cluster, own_folder
 from tests.slurm.project import Project, make_project
-from tests.workshop import TINY, Workshop
+from tests.wandb_api import KEY
+from tests.wandb_server import WandbServer
+from tests.workshop import PROJECT, TINY, Workshop
 
-PAUSE_S = (4.0, 15.0)  # between two faults
+USERS = ("ann", "bob")
+CHANGED = "checkpoints of other code"  # why a submission is refused
 RESUBMIT_S = 60.0
+STALL_S = 90
 DISK_BYTES = 400_000_000  # of the small disk that holds the run folders
 
 
 @dataclass
 class Soak:
-    """A project on a cluster, and what was done to it."""
+    """A project on a cluster, and what was done to it.
+
+    Attributes:
+        project: submits to the cluster.
+        disk: small, holds the run folders.
+        code: a clone of this checkout.
+        server: of W&B.
+        wandb: mode of its client in the runs.
+    """
 
     project: Project
     disk: Path
+    code: Path
+    server: WandbServer
+    wandb: str
     rng: random.Random
     faults: Counter[str] = field(default_factory=Counter)
 
@@ -56,19 +80,44 @@ class Soak:
         """Jobs that run, ``12_3``."""
         return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%A", check=False).stdout.split()
 
+    def env(self, user: str) -> dict[str, str]:
+        """Variables of a user who submits from the clone."""
+        home = str(self.project.root)
+        own = {
+            "USER": user,
+            "LOGNAME": user,
+            "HOME": f"{home}/{user}",
+            "TMPDIR": home,
+            "PYTHONPATH": str(self.code),
+        }
+        return {**own, "WANDB_MODE": self.wandb, "WANDB_BASE_URL": self.server.url, "WANDB_API_KEY": KEY}
+
     def submit(self, experiments: list[str], seeds: str) -> None:
-        """Queues what has no record and is not queued; a job is on the queue once."""
+        """All users queue, at the same moment, what has no record and is not queued; a run is on the queue once."""
         try:
             self.cluster.run("scontrol", "update", "nodename=node[1-2]", "state=resume", check=False)
-            for experiment in experiments:
-                words = ("submit", experiment, "--cluster", "local", "--scale", "cpu", "--seeds", seeds)
-                self.project.repro(*words, check=False)
-            names = self.cluster.run("squeue", "-h", "-r", "-o", "%F_%K", check=False).stdout.split()
+            for cluster, names in (("pair", experiments[:1]), ("local", experiments[1:])):
+                words = ("submit", *names, "--cluster", cluster, "--scale", "cpu", "--seeds", seeds)
+                with ThreadPoolExecutor() as pool:
+                    list(pool.map(self._submit, USERS, [words] * len(USERS)))
+            jobs = self.cluster.run("squeue", "-h", "-r", "-o", "%F_%K", check=False).stdout.split()
         except subprocess.TimeoutExpired:
             self.faults["submit without an answer"] += 1
             return
-        twice = [name for name, count in Counter(names).items() if count > 1]
+        known = submitted(self.project)
+        runs = Counter(known[job][0] for job in jobs if job in known)
+        twice = [run for run, count in runs.items() if count > 1]
         assert not twice, f"queued twice: {twice}"
+
+    def _submit(self, user: str, words: tuple[str, ...]) -> None:
+        for more in ((), ("--accept-changes",)):
+            said = self.project.repro(*words, *more, check=False, env=self.env(user), timeout=300)
+            if CHANGED not in said.err:
+                break
+            self.faults["submit refused for a commit"] += 1
+        if said.code:  # the controller is away, or the disk full
+            self.faults["submit refused"] += 1
+            print(user, said.err.strip().rpartition("\n")[2], file=sys.stderr, flush=True)
 
     def strike(self) -> None:
         """One fault of a random kind."""
@@ -125,6 +174,31 @@ class Soak:
             data.rename(data.with_name(f"data-made-{time.monotonic_ns()}"))
         away.rename(data)
 
+    def fault_hang(self) -> bool:
+        """Stops a process. Half of them go on later; one that does not is ended by the other rank's watchdog, by the
+        time limit where it is the only rank, or by another fault."""
+        pids = ranks(self.project.workshop)
+        if pids:
+            pid, goes_on = self.rng.choice(pids), self.rng.random() < 0.5
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+                if goes_on:
+                    time.sleep(self.rng.uniform(5, 40))
+                    os.kill(pid, signal.SIGCONT)
+        return bool(pids)
+
+    def fault_commit(self) -> None:
+        """A change of the code that changes no result."""
+        with (self.code / "repro" / "seeds.py").open("a") as file:
+            file.write(f"# change {self.faults['commit'] + 1}\n")
+        git = ("git", "-c", "user.name=soak", "-c", "user.email=soak@example.org")
+        subprocess.run([*git, "commit", "-qam", "A comment"], cwd=self.code, check=True)
+
+    def fault_server_away(self) -> None:
+        self.server.fail(self.rng.choice((401, 429, 503)))
+        time.sleep(self.rng.uniform(5, 30))
+        self.server.recover()
+
     def _of_a_job(self, act: Callable[[str], object]) -> bool:
         jobs = self.running()
         if jobs:
@@ -164,6 +238,54 @@ def hashes(project: Project) -> dict[str, str]:
     return found
 
 
+def submitted(project: Project) -> dict[str, tuple[str, str]]:
+    """The run and the commit of each task, ``12_3``, that Slurm took."""
+    found = {}
+    for path in project.workshop.runs.glob("slurm/*/submission.json"):
+        entry = json.loads(path.read_text())
+        for job in entry["jobs"]:
+            for task in job["tasks"]:
+                found[f"{job['job_id']}_{task['index']}"] = (task["run_id"], entry["commit"])
+    return found
+
+
+def finished(project: Project) -> list[tuple[RunRecord, list[Event]]]:
+    """Each record, with the events of its run."""
+    records = [RunRecord.from_json(path.read_text(), path.name) for path in project.workshop.records()]
+    return [(one, read(project.workshop.runs / one.run_id / EVENTS_FILE)) for one in records]
+
+
+def check_commits(project: Project) -> int:
+    """Checks that each record names the commits that trained it; returns how many name several."""
+    jobs, mixed = submitted(project), 0
+    for record, events in finished(project):
+        starts = [event["job"] for event in events if event.get("state") == "starting"]
+        for job, attempt in zip(starts, record.attempts, strict=False):
+            assert attempt["commit"] == jobs.get(job, ("", attempt["commit"]))[1], (record.run_id, job)
+        trained = {one["commit"] for one in record.attempts if one["last"] > one["first"]} | {record.commit}
+        assert record.mixed == (len(trained) > 1), (record.run_id, trained)
+        mixed += record.mixed
+    return mixed
+
+
+def check_mirror(soak: Soak) -> int:
+    """Sends what the server lacks, and checks that it has each run and row once; returns how many rows."""
+    server = soak.server
+    while "skipped" in soak.project.repro("sync", env=soak.env(USERS[0]), timeout=3600).out:
+        time.sleep(10)  # for the mirrors that are still at work
+    ids = {sent["displayName"]: run for run, sent in server.runs.items()}
+    assert len(ids) == len(server.runs), "a run is on the server twice"
+    for record, events in finished(soak.project):
+        run, rows = ids[record.run_id], rows_of(events)
+        sent = [(row[STEP], *sorted(row)) for row in server.rows[run] if STEP in row]
+        assert len(set(sent)) == len(sent), f"rows of {record.run_id} were sent twice"
+        steps = [event["step"] for event in rows if event["kind"] in METRICS]
+        assert (server.steps(run), len(server.rows[run])) == (steps, len(rows)), record.run_id
+        metrics = {one.name: one.value for one in reversed(record.metrics)}
+        assert metrics.items() <= server.summaries[run].items(), record.run_id
+    return sum(map(len, server.rows.values()))
+
+
 def attempts(project: Project) -> int:
     """How often runs were started."""
     return sum(status(path.parent)["attempt"] for path in project.workshop.runs.rglob(EVENTS_FILE))
@@ -187,17 +309,18 @@ def until_done(soak: Soak, experiments: list[str], seeds: int, limit_s: float = 
     return found
 
 
-def strike_for(soak: Soak, experiments: list[str], minutes: float, seeds: int) -> int:
+def strike_for(soak: Soak, experiments: list[str], args: argparse.Namespace) -> int:
     """Faults until the time is up, with work to do all the while; returns the number of seeds that were submitted."""
+    seeds = args.runs // 5
     least = len(experiments) * seeds // 2
-    end, next_submit = time.monotonic() + minutes * 60, 0.0
+    end, next_submit = time.monotonic() + args.minutes * 60, 0.0
     while time.monotonic() < end:
         if time.monotonic() > next_submit:
             if len(experiments) * seeds - len(hashes(soak.project)) < least:
                 seeds += 1
             soak.submit(experiments, f"1-{seeds}")
             next_submit = time.monotonic() + RESUBMIT_S
-        time.sleep(soak.rng.uniform(*PAUSE_S))
+        time.sleep(soak.rng.uniform(0.4, 1.6) * args.pause)
         soak.strike()
     return seeds
 
@@ -210,7 +333,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=40, help="at the start")
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=16, help="at most at once, an even number")
+    parser.add_argument("--pause", type=float, default=9.5, help="seconds between two faults, on average")
     args = parser.parse_args()
+    os.umask(0o002)  # the folders are a group's
     with (
         own_folder() as folder,
         tempfile.TemporaryDirectory(prefix="repro-soak-", ignore_cleanup_errors=True) as name,
@@ -220,10 +346,14 @@ def main() -> None:
         disk.mkdir()  # mounted before the nodes start: each has its own view of mounts
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk)], check=True)
         try:
-            if reason := cluster.up():
+            if reason := cluster.up(CPUS=str(args.jobs // 2)):
                 sys.exit(f"no local Slurm cluster: {reason}")
             os.environ["REPRO_DATA"] = str(root / "data")
             prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
+            subprocess.run(
+                ["git", "-c", "advice.detachedHead=false", "clone", "-q", str(PROJECT), str(root / "code")],
+                check=True,
+            )
             print(json.dumps(soaked(root, cluster, disk, args)))
             cluster.clear()
         finally:
@@ -232,20 +362,30 @@ def main() -> None:
 
 def soaked(root: Path, cluster: Cluster, disk: Path, args: argparse.Namespace) -> dict[str, object]:
     """The soak, then its runs undisturbed; prints and returns what came out."""
-    found, seeds = {}, args.runs // 5
+    found, seeds = {}, 0
+    (subnet,) = re.findall(r"SUBNET=(\S+)", (cluster.folder / "etc" / "settings").read_text())
+    server = WandbServer(f"{subnet}.1")  # the nodes have a network of their own
     outcome: dict[str, object] = {}
     for name in ("soaked", "calm"):
         project = make_project(root / name, root / "data", cluster)
-        project.profile(nodes=1, tasks_per_node=1, time="00:30:00", max_requeues=1000, max_parallel=args.runs)
+        for profile, nodes in (("local", 1), ("pair", 2)):
+            project.profile(
+                profile, nodes=nodes, tasks_per_node=1, time="00:06:00", warning_s=60, stall_s=STALL_S,
+                max_requeues=1000, max_parallel=args.runs,
+            )  # fmt: skip
         (disk / name).mkdir()
+        (disk / name).chmod(0o2770)
         project.workshop.runs.symlink_to(disk / name)
-        soak = Soak(project, disk, random.Random(args.seed))
+        wandb = "online" if name == "soaked" else "disabled"
+        soak = Soak(project, disk, root / "code", server, wandb, random.Random(args.seed))
         experiments = recipes(project.workshop, args.steps)
         began = time.monotonic()
         if name == "soaked":
-            seeds = strike_for(soak, experiments, args.minutes, seeds)
+            seeds = strike_for(soak, experiments, args)
             outcome = {"minutes": args.minutes, "faults": dict(sorted(soak.faults.items()))}
         found[name] = until_done(soak, experiments, seeds)
+        if name == "soaked":
+            outcome |= {"mixed": check_commits(project), "rows on the server": check_mirror(soak)}
         outcome[name] = {"attempts": attempts(project), "seconds": round(time.monotonic() - began)}
         print(f"{name}: {len(found[name])} runs, {json.dumps(outcome)}", flush=True)
         shutil.rmtree(disk / name)

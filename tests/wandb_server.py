@@ -15,6 +15,9 @@ ALIVE, HANG, GONE = 200, 0, -1
 class WandbServer:
     """Holds what clients sent; ``mood`` is the status it answers with, or HANG: accept and never answer.
 
+    Args:
+        host: address of this machine on which it listens.
+
     Attributes:
         mood: ALIVE, HANG, or an HTTP status such as 401, 429 or 500 with which all is answered.
         rows: history of each run by id, in the order of offsets, as clients wrote it.
@@ -27,7 +30,7 @@ class WandbServer:
         bodies: every byte that clients sent.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
         self.mood, self.gone = ALIVE, False
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.runs: dict[str, dict[str, Any]] = {}
@@ -41,7 +44,7 @@ class WandbServer:
         self.lock = threading.Lock()
         self.arrived = threading.Condition(self.lock)
         self._released = threading.Event()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer((host, 0), _handler(self))
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
@@ -49,7 +52,7 @@ class WandbServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        return "http://{}:{}".format(*self._server.server_address)
 
     def fail(self, mood: int) -> None:
         """From now on answers with this status, with nothing (HANG), or does not listen (GONE)."""
