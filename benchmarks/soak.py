@@ -48,7 +48,6 @@ from tests.workshop import PROJECT, TINY, Workshop
 USERS = ("ann", "bob")
 CHANGED = "checkpoints of other code"  # why a submission is refused
 RESUBMIT_S = 60.0
-STALL_S = 90
 DISK_BYTES = 400_000_000  # of the small disk that holds the run folders
 
 
@@ -78,19 +77,15 @@ class Soak:
 
     def running(self) -> list[str]:
         """Jobs that run, ``12_3``."""
-        return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%A", check=False).stdout.split()
+        return self.cluster.run("squeue", "-h", "-t", "R", "-o", "%F_%K", check=False).stdout.split()
 
     def env(self, user: str) -> dict[str, str]:
         """Variables of a user who submits from the clone."""
-        home = str(self.project.root)
-        own = {
-            "USER": user,
-            "LOGNAME": user,
-            "HOME": f"{home}/{user}",
-            "TMPDIR": home,
-            "PYTHONPATH": str(self.code),
-        }
-        return {**own, "WANDB_MODE": self.wandb, "WANDB_BASE_URL": self.server.url, "WANDB_API_KEY": KEY}
+        home, code = str(self.project.root), str(self.code)
+        return {
+            "USER": user, "LOGNAME": user, "HOME": f"{home}/{user}", "TMPDIR": home, "PYTHONPATH": code,
+            "WANDB_MODE": self.wandb, "WANDB_BASE_URL": self.server.url, "WANDB_API_KEY": KEY,
+        }  # fmt: skip
 
     def submit(self, experiments: list[str], seeds: str) -> None:
         """All users queue, at the same moment, what has no record and is not queued; a run is on the queue once."""
@@ -353,10 +348,8 @@ def main() -> None:
                 sys.exit(f"no local Slurm cluster: {reason}")
             os.environ["REPRO_DATA"] = str(root / "data")
             prepare("numbers-en-de", vocab_size=300, size=300, report=lambda line: None)
-            subprocess.run(
-                ["git", "-c", "advice.detachedHead=false", "clone", "-q", str(PROJECT), str(root / "code")],
-                check=True,
-            )
+            clone = ("git", "-c", "advice.detachedHead=false", "clone", "-q")
+            subprocess.run([*clone, str(PROJECT), str(root / "code")], check=True)
             print(json.dumps(soaked(root, cluster, disk, args)))
             cluster.clear()
         finally:
@@ -373,7 +366,7 @@ def soaked(root: Path, cluster: Cluster, disk: Path, args: argparse.Namespace) -
         project = make_project(root / name, root / "data", cluster)
         for profile, nodes in (("local", 1), ("pair", 2)):
             project.profile(
-                profile, nodes=nodes, tasks_per_node=1, time="00:06:00", warning_s=60, stall_s=STALL_S,
+                profile, nodes=nodes, tasks_per_node=1, time="00:06:00", warning_s=60, stall_s=90,
                 max_requeues=1000, max_parallel=args.runs,
             )  # fmt: skip
         (disk / name).mkdir()
