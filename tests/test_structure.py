@@ -18,7 +18,7 @@ BUDGETS = {
     "data": 5375,
     "evidence": 2395,
     "experiment": 2575,
-    "launch": 2190,
+    "launch": 2195,
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
