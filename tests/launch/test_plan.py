@@ -168,6 +168,20 @@ def test_an_environment_that_is_not_there_is_named(world: World) -> None:
         make_plan(request("alpha/base", cluster="odd"), {})
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "source /opt/node/env.sh",
+        "source activate mine",
+        ". $HOME/env/bin/activate",
+        "source env-$USER/bin/activate",
+    ],
+)
+def test_an_environment_that_only_a_node_may_have_is_not_looked_for(world: World, line: str) -> None:
+    world.write("clusters/odd.yaml", f"gpus_per_node: 0\nsetup: ['{line}']\n")
+    assert make_plan(request("alpha/base", cluster="odd"), {}).jobs
+
+
 def test_a_setup_line_that_does_not_parse_is_named(world: World) -> None:
     world.write("clusters/odd.yaml", 'gpus_per_node: 0\nsetup: ["if true"]\n')
     with pytest.raises(UserError, match="setup"):

@@ -67,13 +67,15 @@ def _setup(line: str) -> str:
 
 
 def require_sourced(profile: "Profile", folder: Path) -> None:
-    """Checks that the files that the setup sources from the folder of the jobs are there.
+    """Checks that the files that the setup sources by a path relative to the folder of the jobs are there.
+
+    Other folders may be the nodes' own, and a name without a slash is looked for on their ``PATH``.
 
     Raises:
         UserError: one is not.
     """
     for line in profile.setup:
-        match = re.match(r"(?:source|\.)\s+([\w./-]+)", line)
+        match = re.fullmatch(r"(?:source|\.)\s+(?!/)([\w.-]*/[\w./-]+)\s*", line)
         if match and not (folder / match[1]).is_file():
             raise UserError(
                 f"setup: no {match[1]} in {folder}, where the jobs start; link the environment there, or change "
