@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
 from repro.cli.runs import parse_grid, parse_overrides
+from repro.errors import UserError
 from repro.paths import cluster_files
 from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
@@ -68,6 +69,10 @@ def pack_up(args: argparse.Namespace) -> None:
     from repro.launch.pack import bring_back, pack
 
     if args.back:
+        if args.stores:
+            raise UserError(
+                f"--back takes no data, unlike {' '.join(args.stores)}; `repro data prepare` makes stores here"
+            )
         added = bring_back(args.folder)
         print(f"{added} files were added; `repro tables` makes the tables again")
         return

@@ -27,12 +27,12 @@ def pack(folder: Path, stores: Sequence[str]) -> None:
         stores: names of data sets, whose prepared stores are copied.
 
     Raises:
-        UserError: the folder is not empty, a store is missing, or the errors of
+        UserError: no empty folder, a store is missing, or the errors of
             :func:`repro.launch.slurm.snapshot.read_sources`.
         ReproError: the disk is full.
     """
-    if folder.exists() and any(folder.iterdir()):
-        raise UserError(f"{folder} is not empty; name a new folder")
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(f"{folder} is no empty folder; name a new one")
     for name in stores:
         if not any((data_dir() / name).glob("*/manifest.json")):
             raise UserError(f"no store of {name} in {data_dir()}; make it with `repro data prepare {name}`")
@@ -71,7 +71,8 @@ def bring_back(folder: Path) -> int:
                 added += 1
         if lines := read_ledger(source):
             with appending(target) as (known, append):
-                append([line for line in lines if line not in set(known)])
+                here_already = set(known)
+                append([line for line in lines if line not in here_already])
     return added
 
 
