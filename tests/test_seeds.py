@@ -46,6 +46,8 @@ def test_a_plain_number_is_a_count_of_judged_seeds() -> None:
     for text in ("0", "00"):
         with pytest.raises(UserError, match=f"not {text}$"):
             SeedChoice.parse(text)
+    with pytest.raises(UserError, match="write 101-101 for seed 101"):  # which is none of judged seeds
+        SeedChoice.parse("101")
 
 
 def test_named_seeds_do_not_depend_on_the_recipe() -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,7 +53,11 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
     alike: dict[tuple[str, str], dict[str, list[RunRecord]]] = {place: {} for place in places}
     for record in records:
         alike[record.experiment, record.scale].setdefault(record.config_hash[:8], []).append(record)
-    configs = {hashed: _settings(same[0]) for of_place in alike.values() for hashed, same in of_place.items()}
+    configs = {
+        hashed: Recipe(*place, same[0].config).signature
+        for place, of_place in alike.items()
+        for hashed, same in of_place.items()
+    }
     differing = {place: _differing([configs[hashed] for hashed in alike[place]]) for place in places}
     shown = sorted(set[str]().union(*differing.values()))
     groups = []
@@ -68,10 +73,6 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
     return groups
 
 
-def _settings(record: RunRecord) -> Config:
-    return Recipe(record.experiment, record.scale, record.config).signature
-
-
 def _differing(configs: Sequence[Config]) -> list[str]:
     """The settings in which some configurations differ."""
     pairs = list(itertools.pairwise(configs))
@@ -79,10 +80,9 @@ def _differing(configs: Sequence[Config]) -> list[str]:
     return [key for key in every if any(a.get(key) != b.get(key) for a, b in pairs)]
 
 
-def _in_order(value: object) -> tuple[bool, float, str]:
+def _in_order(value: object) -> tuple[float, str]:
     """A key that sorts numbers by size, before everything else."""
-    number = isinstance(value, int | float)
-    return not number, float(value) if isinstance(value, int | float) else 0.0, "" if number else str(value)
+    return (float(value), "") if isinstance(value, int | float) else (math.inf, str(value))
 
 
 def _name(key: str, keys: Sequence[str]) -> str:
