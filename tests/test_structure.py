@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1935,
+    "cli": 1940,
     "data": 5375,
     "evidence": 2395,
     "experiment": 2575,
@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 420,
     "models": 1135,
     "nn": 4550,
-    "report": 2130,
+    "report": 2135,
     "repro": 1420,
     "tasks": 3115,
     "training": 860,
