@@ -112,15 +112,18 @@ def rows(code: Path) -> list[dict[str, object]]:
     return result
 
 
-def test_what_is_read_needs_no_file_of_the_folder(site: Path, empty: Path) -> None:
+def test_what_is_read_needs_no_recipe_or_record_of_the_folder(site: Path, empty: Path) -> None:
     """The rows are those of the checkout; the scripts are there; nothing is written."""
     before = contents(site)
     assert rows(site) == rows(PROJECT)
+    environment = empty / ".venv/bin/activate"  # jobs source it, and `submit` sees that it is there
+    environment.parent.mkdir(parents=True)
+    environment.touch()
     script = repro(
         site, "submit", EXPERIMENT, "--scale", "cpu", "--seeds", "101-102", "--cluster", "cpu", "--dry-run"
     )
     assert "--scale cpu --seed 102) run_dir=" in script
-    assert files_below(empty) == set()
+    assert files_below(empty) == {".venv/bin/activate"}
     assert contents(site) == before
 
 

@@ -70,7 +70,7 @@ def test_each_stage_has_its_runs_numbers_picture_and_verdict(tour: Workshop) -> 
     assert "with memory: " in output.out
     assert "percent of symbols" in output.out
     assert "test over seeds: " in output.out  # its outcome in this project
-    assert "(reduced scale: cpu): With recurrence" in output.out
+    assert "(reduced scale: small): " in output.out
     for name in ("transformer-xl.svg", "frozen-pretrained-transformer.svg"):
         assert "<svg" in (folder(tour) / name).read_text()
         assert str(folder(tour) / name) in output.out
