@@ -33,6 +33,7 @@ class WandbServer:
     def __init__(self, host: str = "127.0.0.1") -> None:
         self.mood, self.gone = ALIVE, False
         self.rows: dict[str, list[dict[str, Any]]] = {}
+        self.systems: dict[str, list[dict[str, Any]]] = {}  # what the client measured of the machine
         self.runs: dict[str, dict[str, Any]] = {}
         self.exits: dict[str, int] = {}
         self.summaries: dict[str, dict[str, Any]] = {}
@@ -222,6 +223,8 @@ class WandbServer:
             ]
             if self.limit is not None and len(rows) >= self.limit:
                 return False
+        for line in ((sent.get("files") or {}).get("wandb-events.jsonl") or {}).get("content", ()):
+            self.systems.setdefault(run, []).append(json.loads(line))
         summary = (sent.get("files") or {}).get("wandb-summary.json")
         if summary:
             self.summaries[run] = json.loads(summary["content"][-1])
