@@ -287,7 +287,7 @@ def read_records(*runs: Path) -> Records:
     left_out = withdrawn(*runs)
     for place, path in files_in(runs, "**/*.json").items():
         try:
-            record = RunRecord.from_json(_read_text(path), str(path))
+            record = _parsed(_read_text(path), str(path))
         except (UserError, RecursionError) as error:
             if place not in left_out:
                 problem = " ".join(str(error).removeprefix(f"{path}: ").split())
@@ -296,6 +296,9 @@ def read_records(*runs: Path) -> Records:
         record.stored_at = place
         records.good.append(record)
     return records
+
+
+_parsed = cache(RunRecord.from_json)  # the tables, the ledger and its check read the same files, one after another
 
 
 def withdrawn(*runs: Path) -> frozenset[str]:
