@@ -8,6 +8,7 @@ explains the terms.
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -16,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from repro.errors import UserError, nearest
 from repro.evidence.judging.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
-from repro.yamls import read_yaml
+from repro.yamls import parse_yaml, read_text
 
 THIRD_PARTY = "external-"
 JUDGED = ("trained", "ratio", "computed")  # classes that need a margin
@@ -481,13 +482,20 @@ _Read = TypeVar("_Read", bound=Model)
 
 
 def read_model(kind: type[_Read], path: Path) -> _Read:
-    """Reads a YAML file as a model.
+    """Reads a YAML file as a model, which nobody may change.
 
     Raises:
         UserError: the first violation, with the file and the place in it.
     """
+    model = _model(kind, path, read_text(path))
+    assert isinstance(model, kind)
+    return model
+
+
+@cache  # for the ledger, the tables and their check the same files are read
+def _model(kind: type[Model], path: Path, text: str) -> Model:
     try:
-        return kind.model_validate(read_yaml(path))
+        return kind.model_validate(parse_yaml(text, str(path)))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
