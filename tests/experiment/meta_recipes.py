@@ -56,14 +56,16 @@ def one_of_each(every: list[tuple[str, str]]) -> list[list[tuple[str, str]]]:
 
 
 def one_of_each_set(groups: list[list[tuple[str, str]]]) -> list[Any]:
-    """Parameters of a test: the first group with each set of classes; the others wait for ``-m matrix``."""
+    """Parameters of a test: groups with a class that none before has with this task; others wait for ``-m matrix``."""
     result, known = [], set()
     for alike in groups:
         flat = flatten(load_recipe(*alike[0]).sections)
-        classes = frozenset(value for key, value in flat.items() if key.endswith("class_path"))
-        marks = [pytest.mark.matrix] if classes in known else []
+        pairs = {
+            (flat["model.class_path"], value) for key, value in flat.items() if key.endswith("class_path")
+        }
+        marks = [pytest.mark.matrix] if pairs <= known else []
         result.append(pytest.param(alike, id=f"{'-'.join(alike[0])}-{len(alike)}", marks=marks))
-        known.add(classes)
+        known |= pairs
     return result
 
 

@@ -86,13 +86,13 @@ class Project:
         self.workshop.recipe(yaml.safe_dump({"set": {"trainer.max_steps": max_steps, **change}}), scale="cpu")
 
     def profile(self, name: str = "local", **changes: Any) -> None:
-        """Writes a cluster profile: 2 nodes x 2 ranks, five minutes; ``changes`` replace its keys."""
+        """Writes a cluster profile: 2 nodes x 1 rank, five minutes; ``changes`` replace its keys."""
         folders = f"{self.root / 'bin'}:{PYTHON.parent}"
         content = {
             "time": "00:05:00",
             "nodes": 2,
             "gpus_per_node": 0,
-            "tasks_per_node": 2,
+            "tasks_per_node": 1,
             "cpus_per_task": 1,
             "setup": [f"export PATH={folders}:$PATH"],
             "env": {"OMP_NUM_THREADS": "1"},

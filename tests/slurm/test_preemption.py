@@ -15,12 +15,12 @@ from tests.slurm.project import Project, make_project
 from tests.wandb_server import WandbServer
 from tests.workshop import PROJECT, TINY
 
-STEPS = 1500
+STEPS = 500
 # Slurm looks at time limits every 30 s: the run must last longer on a fast machine, too.
 BRAKE = """\
 import time
 from torch.optim.optimizer import register_optimizer_step_post_hook
-register_optimizer_step_post_hook(lambda *_: time.sleep(0.05))
+register_optimizer_step_post_hook(lambda *_: time.sleep(0.15))
 """
 
 
@@ -37,7 +37,7 @@ def reach(project: Project, attempt: int) -> None:
             return False
         (folder,) = project.run_folders()
         steps = [int(path.name[5:13]) for path in folder.glob("checkpoints/step-*.ckpt.json")]
-        return max(steps, default=0) > status(project)["resumed_from"] + 100
+        return max(steps, default=0) > status(project)["resumed_from"] + 50
 
     project.cluster.until(there, f"progress in attempt {attempt}", 240)
 
@@ -47,14 +47,13 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     cluster: Cluster, project: Project, tmp_path: Path, small_store: Path
 ) -> None:
     change = {
-        "trainer.val_check_interval": 500,
-        "checkpoints.every_steps": 100,
+        "trainer.val_check_interval": 250,
+        "checkpoints.every_steps": 50,
         "data.batch_tokens": 300,
     }
     undisturbed = make_project(tmp_path / "undisturbed", small_store, cluster)
     for one in (project, undisturbed):
         one.recipe(STEPS, change)
-        one.profile(nodes=2, tasks_per_node=1)
     (project.root / "sitecustomize.py").write_text(BRAKE)  # imported by each Python that finds it
     env = {"WANDB_MODE": "offline", "PYTHONPATH": f"{project.root}:{PROJECT}"}
     submit = ("submit", TINY, "--cluster", "local", "--scale", "cpu", "--seeds", "1", "--json")
@@ -96,7 +95,7 @@ def test_preempted_three_times_a_run_ends_bit_equal_under_one_id(
     assert resumed[:2] == [first, second]
     third = resumed[2]
     assert third >= second
-    assert third % 100 == 0, "a crash leaves what was saved before it"
+    assert third % 50 == 0, "a crash leaves what was saved before it"
 
     (other,) = undisturbed.repro(*submit).json()
     cluster.wait(other["job"], "COMPLETED", 480)

@@ -114,7 +114,7 @@ def row_of(project: Project, run_id: str) -> dict[str, object]:
 
 def test_a_run_is_watched_followed_and_cancelled(project: Project) -> None:
     project.recipe(1_000_000)
-    project.profile(nodes=1, tasks_per_node=1, max_parallel=1)
+    project.profile(nodes=1, max_parallel=1)
     cluster = project.cluster
     first, second = project.submit(TINY, "--seeds", "2")
     run, job = str(first["run_id"]), str(first["job"])
