@@ -298,7 +298,9 @@ def read_records(*runs: Path) -> Records:
     return records
 
 
-_parsed = cache(RunRecord.from_json)  # the tables, the ledger and its check read the same files, one after another
+_parsed = cache(
+    RunRecord.from_json
+)  # the tables, the ledger and its check read the same files, one after another
 
 
 def withdrawn(*runs: Path) -> frozenset[str]:
