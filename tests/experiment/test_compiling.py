@@ -92,7 +92,7 @@ def test_compiled_training_equals_eager_training(name: str, sizes: Path) -> None
 
 @pytest.mark.parametrize(
     "name",
-    [name if name in ("cross", "relative") else pytest.param(name, marks=pytest.mark.matrix) for name in FEW],
+    [name if name == "cross" else pytest.param(name, marks=pytest.mark.matrix) for name in FEW],
 )
 def test_batches_of_other_sizes_need_no_further_graphs(name: str, sizes: Path) -> None:
     recipe, backend = small(*FEW[name], sizes), Graphs()

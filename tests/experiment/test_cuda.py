@@ -8,6 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+if not torch.cuda.is_available():
+    pytest.skip("needs a GPU", allow_module_level=True)
+
 from repro.batches import Batch
 from repro.experiment.build import Parts
 from repro.experiment.costs import batches
@@ -18,8 +21,6 @@ from tests.experiment.test_meta import SHAPES, built
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 # Relative error of a gradient in float32, over the norm of all gradients.
 TOLERANCE = 1e-4
-
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
 @pytest.fixture(params=SHAPES, ids=[f"{'-'.join(alike[0])}-{len(alike)}" for alike in SHAPES])

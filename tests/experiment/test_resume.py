@@ -114,7 +114,7 @@ def test_sticky_memories_and_their_draws_survive_an_interruption(
 
 
 # Conversations: nothing is carried from one update to the next, and replies are drawn from the seed alone.
-TALKS = [(POINTS[3], 2, 0, "SIGUSR1"), pytest.param(POINTS[5], 1, 2, "SIGKILL", marks=pytest.mark.matrix)]
+TALKS = [pytest.param(POINTS[3], 2, 0, "SIGUSR1", marks=pytest.mark.matrix), (POINTS[5], 1, 2, "SIGKILL")]
 
 
 @pytest.mark.parametrize(("point", "ranks", "workers", "how"), TALKS)
