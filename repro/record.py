@@ -293,8 +293,9 @@ def read_records(*runs: Path) -> Records:
                 problem = " ".join(str(error).removeprefix(f"{path}: ").split())
                 records.damaged.append(Damage(place, problem[:300]))
             continue
-        record.stored_at = place
-        records.good.append(record)
+        own = dataclasses.replace(record)  # what is parsed once may be read by other paths, too
+        own.stored_at = place
+        records.good.append(own)
     return records
 
 

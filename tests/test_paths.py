@@ -146,7 +146,10 @@ def test_a_record_in_two_folders_counts_once_and_each_ledger_withdraws(tmp_path:
     write(first / names[0], there[0].read_text(encoding="utf-8"))
     for path, name in zip(there, names, strict=True):
         write(second / name, path.read_text(encoding="utf-8"))
-    assert [record.stored_at for record in read_records(first, second).good] == names
+    records = read_records(first, second).good
+    assert [record.stored_at for record in records] == names
+    (alone,) = read_records((first / names[0]).parent).good
+    assert (alone.stored_at, records[0].stored_at) == (Path(names[0]).name, names[0])
     write(first / "LEDGER.tsv", f"time\twithdrawn\t{names[1]}\tx\ty\n")
     write(second / "LEDGER.tsv", f"time\twithdrawn\t{names[0]}\tx\ty\n")
     assert withdrawn(first, second) == frozenset(names)
