@@ -77,7 +77,6 @@ def no_secret_in_text(text: str, where: str = "") -> None:
 
 def test_cancel_ends_a_run_that_then_can_be_submitted_again(project: Project) -> None:
     project.recipe(100_000, {"trainer.val_check_interval": 100_000})
-    project.profile(nodes=1)
     (row,) = project.submit(TINY, "--seeds", "1")
     project.cluster.wait_log(row["job"], "step 1/100000", 120)
     output = project.repro("cancel", TINY)
