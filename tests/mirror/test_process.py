@@ -72,6 +72,8 @@ def test_the_load_of_the_run_and_of_its_machine_is_sent_while_it_goes_on(
 ) -> None:
     """It is this process that is measured, which trains, not the mirror; a mirror of what is over measures nothing."""
     bare.setenv("WANDB_X_STATS_SAMPLING_INTERVAL", "0.5")  # seconds; 15 else
+    size = 512  # MiB by which this process is larger than the mirror
+    ballast = b"x" * (size * 2**20)
     put(log, 1)
     made = mirror.start(log.path.parent)
     assert made is not None
@@ -80,8 +82,8 @@ def test_the_load_of_the_run_and_of_its_machine_is_sent_while_it_goes_on(
     assert made.wait(60) == 0
     sample = server.systems[RUN][-1]
     assert {"system.cpu", "system.memory_percent", "system.proc.memory.rssMB", "_timestamp"} <= sample.keys()
-    own = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-    assert sample["system.proc.memory.rssMB"] == pytest.approx(own, rel=0.2)
+    assert sample["system.proc.memory.rssMB"] > size
+    del ballast
     before = len(server.systems[RUN])
     assert once(log.path.parent) == 0
     assert len(server.systems[RUN]) == before
