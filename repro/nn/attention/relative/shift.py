@@ -69,7 +69,7 @@ def attend_by_distance(
         ``(H, B, T, E)``.
     """
     x = _Inputs(*(t.to(query.dtype).contiguous() for t in (query, key, value, place_query, place_key)))
-    if torch.compiler.is_compiling() or query.device.type == "cuda":
+    if torch.compiler.is_compiling() or query.device.type != "cpu":
         return attend_with_bias(*x, sight.attention_mask, sight.window, scale, dropout)
     if torch.is_grad_enabled() and any(t.requires_grad for t in x):
         return _Shifted.apply(*x, sight, scale, dropout)
