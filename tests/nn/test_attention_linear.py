@@ -87,7 +87,11 @@ def test_gradients_of_the_chunks_are_those_of_numerical_differences(
     sizes = [(1, 9, 2, 2), (1, 9, 2, 2), (1, 9, 2, 1), (1, 2, 2, 1), (1, 2, 2)]  # 5 chunks of 2
     given = [randn(*size, seed=i) for i, size in enumerate(sizes)]
     given = [t if i == 2 else phi(t) for i, t in enumerate(given)]
-    assert gradcheck(lambda *ts: causal_mean(*ts, 2, 0.1), [t.requires_grad_() for t in given])
+    given = [t.requires_grad_() for t in given]
+    assert gradcheck(lambda q, k, v, s, z: causal_mean(q, k, v, (s, z), 2, 0.1), given)
+    assert gradcheck(
+        lambda q, k, v: causal_mean(q, k, v, None, 2, 0.0), given[:3]
+    )  # fillers divide by something
 
 
 def test_gradients_when_it_is_used_twice() -> None:
@@ -97,8 +101,8 @@ def test_gradients_when_it_is_used_twice() -> None:
     s, z = torch.zeros(1, 1, 2, 2, dtype=torch.float64), torch.zeros(1, 1, 2, dtype=torch.float64)
 
     def twice(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
-        y, *past = causal_mean(q, k, v, s, z, 2, 0.1)
-        return causal_mean(q, k + q, y * v, *past, 4, 0.1)  # type: ignore[arg-type]
+        y, *past = causal_mean(q, k, v, (s, z), 2, 0.1)
+        return causal_mean(q, k + q, y * v, (past[0], past[1]), 4, 0.1)
 
     assert gradcheck(twice, given)
     loss = twice(*given)[0].square().sum()

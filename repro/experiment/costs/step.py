@@ -15,7 +15,7 @@ from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
 from repro.recipe import Recipe
-from repro.tasks.costs.live_bytes import LiveBytes, fused_attention
+from repro.tasks.costs.live_bytes import LiveBytes, fused_kernels
 from repro.tasks.costs.operations import Operation, OperationCounter, flops_in, tensors
 from repro.tasks.lightning_private import stand_in_trainer
 
@@ -117,7 +117,7 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
         if any(isinstance(module, CtcHead) for module in task.modules()):
             stack.enter_context(ctc_backward())
         if fused:
-            stack.enter_context(fused_attention())
+            stack.enter_context(fused_kernels())
         fill_memories(task, steps)
         carried = nbytes(task.carried)
         operations, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))

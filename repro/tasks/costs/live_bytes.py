@@ -58,13 +58,14 @@ class LiveBytes(TorchDispatchMode):
 
 
 @contextlib.contextmanager
-def fused_attention() -> Iterator[None]:
-    """Has attention on the meta device take a GPU's memory-efficient kernel, also where a backward pass computes again.
+def fused_kernels() -> Iterator[None]:
+    """Has attention and dropout on the meta device take a GPU's kernels, also where a backward pass computes again.
 
-    Left alone, torch spells attention out there, with a table of weights.
+    Left alone, torch spells them out there: attention with a table of weights, dropout with a mask of floats.
     """
     library = torch.library.Library("aten", "IMPL")
     library.impl("scaled_dot_product_attention", _fused, "AutogradMeta")
+    library.impl("dropout", _dropped, "AutogradMeta")
     try:
         yield
     finally:
@@ -88,3 +89,7 @@ def _fused(
     wants_gradient = any(one.requires_grad for one in (query, key, value))
     y: Tensor = run(query, key, value, attn_mask, wants_gradient, dropout_p, is_causal, scale=scale)[0]
     return y
+
+
+def _dropped(x: Tensor, p: float, train: bool) -> Tensor:
+    return torch.native_dropout(x, p, train)[0] if train and p else x

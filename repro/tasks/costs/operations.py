@@ -4,12 +4,16 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from repro.tasks.costs.flops import flops_of
+
+_ATEN = torch.ops.aten
+_INDEXED = (_ATEN.index_select.default, _ATEN.gather.default, _ATEN.embedding.default, _ATEN.index.Tensor)
 
 
 class Operation(NamedTuple):
@@ -44,7 +48,7 @@ class OperationCounter(TorchDispatchMode):
         if _runs_a_kernel(func, read, written):
             flops = flops_of(func, args, kwargs or {}, out)
             kind = "attention" if "scaled_dot_product" in str(func) else "product" if flops else "memory"
-            self.operations[Operation(kind, flops, sum(map(_size, [*read, *written])))] += 1
+            self.operations[Operation(kind, flops, _moved(func, read, written))] += 1
         return out
 
 
@@ -64,6 +68,14 @@ def _runs_a_kernel(func: OpOverload, read: list[Tensor], written: list[Tensor]) 
     known = {one.untyped_storage()._cdata for one in read}
     is_new = any(one.untyped_storage()._cdata not in known for one in written)
     return is_new and "empty" not in str(func)
+
+
+def _moved(func: OpOverload, read: list[Tensor], written: list[Tensor]) -> int:
+    """Bytes that are read and written; of a tensor that is indexed no more is read than is taken from it."""
+    new, old = sum(map(_size, written)), list(map(_size, read))
+    if func in _INDEXED:
+        old[0] = min(old[0], new)
+    return new + sum(old)
 
 
 def _size(tensor: Tensor) -> int:

@@ -72,13 +72,13 @@ class ClippedRAdam(RAdam):
                 yield from [parameter.grad] if sizes is None else parameter.grad.split(sizes)
 
 
-def clip_each(gradients: Sequence[Tensor], max_norm: float) -> None:
+def clip_each(gradients: list[Tensor], max_norm: float) -> None:
     """Shortens each gradient in place to ``max_norm`` at most; a millionth is added to its length, as by torch.
 
-    All factors are computed together: on a GPU a tensor costs two launches.
+    All lengths and factors are computed together: on a GPU a tensor costs one launch.
     """
     if gradients:
-        lengths = torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients])
+        lengths = torch.stack(torch._foreach_norm(gradients))
         factors = (max_norm / (lengths + 1e-6)).clamp(max=1.0)
         for gradient, factor in zip(gradients, factors, strict=True):
             gradient.mul_(factor)

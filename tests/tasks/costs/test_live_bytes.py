@@ -7,7 +7,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 
-from repro.tasks.costs.live_bytes import LiveBytes, fused_attention
+from repro.tasks.costs.live_bytes import LiveBytes, fused_kernels
 
 META = torch.device("meta")
 
@@ -37,7 +37,7 @@ def test_fused_attention_makes_no_table_of_weights(masked: bool) -> None:
 
     def peak(fused: bool) -> int:
         q, k, v = (torch.empty(1, heads, n, width, device=META, requires_grad=True) for _ in range(3))
-        with LiveBytes(META) as live, fused_attention() if fused else contextlib.nullcontext():
+        with LiveBytes(META) as live, fused_kernels() if fused else contextlib.nullcontext():
             scaled_dot_product_attention(q, k, v, mask).sum().backward()
         return live.peak
 
@@ -48,6 +48,6 @@ def test_fused_attention_makes_no_table_of_weights(masked: bool) -> None:
 def test_attention_that_is_computed_again_in_the_backward_pass_is_fused_too() -> None:
     heads, n, width = 8, 256, 4
     q, k, v = (torch.empty(1, heads, n, width, device=META, requires_grad=True) for _ in range(3))
-    with LiveBytes(META) as live, fused_attention():
+    with LiveBytes(META) as live, fused_kernels():
         checkpoint(scaled_dot_product_attention, q, k, v, use_reentrant=True).sum().backward()
     assert live.peak < 0.75 * 4 * heads * n * n

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from repro.tasks.costs.flops import FlopCounter
-from repro.tasks.costs.live_bytes import fused_attention
+from repro.tasks.costs.live_bytes import fused_kernels
 from repro.tasks.costs.operations import Operation, OperationCounter, flops_in
 
 META = torch.device("meta")
@@ -40,10 +40,21 @@ def test_what_is_broadcast_is_read_once_and_what_is_changed_in_place_twice() -> 
     }
 
 
+def test_of_a_table_only_the_rows_that_are_taken_are_read() -> None:
+    table, places = torch.ones(1000, 8, device=META), torch.zeros(5, dtype=torch.int64, device=META)
+    with OperationCounter() as counter:
+        table.index_select(0, places)
+        table[places]
+        nn.functional.embedding(places, table)
+        table.gather(0, places[:, None])
+    rows = Operation("memory", 0, 4 * (40 + 40) + 8 * 5)
+    assert counter.operations == {rows: 3, Operation("memory", 0, 4 * (5 + 5) + 8 * 5): 1}
+
+
 def test_fused_attention_is_one_kernel_and_flops_are_those_of_the_counter() -> None:
     q, k, v = (torch.ones(2, 3, 8, 16, device=META, requires_grad=True) for _ in range(3))
     net = nn.Linear(16, 16, device=META)
-    with fused_attention(), FlopCounter() as flops, OperationCounter() as counter:
+    with fused_kernels(), FlopCounter() as flops, OperationCounter() as counter:
         net(scaled_dot_product_attention(q, k, v)).sum().backward()
     kinds = [operation.kind for operation in counter.operations.elements()]
     assert kinds.count("attention") == 2, "forward and backward"
