@@ -21,10 +21,10 @@ BUDGETS = {
     "launch": 2195,
     "mirror": 420,
     "models": 1135,
-    "nn": 4575,
+    "nn": 4580,
     "report": 2135,
     "repro": 1425,
-    "tasks": 3120,
+    "tasks": 3125,
     "training": 860,
     "verify": 155,
 }

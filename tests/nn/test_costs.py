@@ -40,11 +40,11 @@ def projections(steps: int, per_token: int) -> tuple[int, int]:
 
 
 def linear_formula(steps: int, chunk: int) -> tuple[int, int]:
-    """Weights within a chunk, sums of each chunk, and the running sums over 16 chunks at a time."""
+    """Weights within a chunk, sums of each chunk, and running sums over 16 chunks at a time; a value has a 1 behind it."""
     tokens = ROWS * HEADS * steps
-    running = 17 * E * (E + 1)  # one of (n + 1) · n products for each chunk and each number of s and z
-    there = tokens * (2 * chunk * E + 2 * E * E) + tokens // chunk * running
-    back = tokens * (5 * chunk * E + 5 * E * E + E) + 2 * (tokens // chunk) * running
+    running = 16 * E * (E + 1)  # one of n · n products for each chunk and each number of s and z
+    there = tokens * (chunk * (2 * E + 1) + 2 * E * (E + 1)) + tokens // chunk * running
+    back = tokens * (chunk * (5 * E + 2) + 5 * E * (E + 1)) + 2 * (tokens // chunk) * running
     once, twice = projections(steps, 4 * D_MODEL * D_MODEL)
     return there + once, back + twice
 
