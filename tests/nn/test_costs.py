@@ -40,7 +40,7 @@ def projections(steps: int, per_token: int) -> tuple[int, int]:
 
 
 def linear_formula(steps: int, chunk: int) -> tuple[int, int]:
-    """Weights within a chunk, sums of each chunk, and running sums over 16 chunks at a time; a value has a 1 behind it."""
+    """Weights within a chunk, sums of each chunk, running sums over 16 chunks at a time; a value has a 1 behind it."""
     tokens = ROWS * HEADS * steps
     running = 16 * E * (E + 1)  # one of n · n products for each chunk and each number of s and z
     there = tokens * (chunk * (2 * E + 1) + 2 * E * (E + 1)) + tokens // chunk * running
