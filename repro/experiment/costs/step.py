@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
@@ -153,7 +154,7 @@ def fill_memories(task: AnyTask, steps: Sequence[Batch]) -> None:
 
 def _update(
     task: AnyTask, batch: Batch, optimizer: torch.optim.Optimizer, clip: float | None
-) -> tuple[dict[Operation, float], int]:
+) -> tuple[Mapping[Operation, int], int]:
     """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
     with LiveBytes(META) as live:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
@@ -161,26 +162,23 @@ def _update(
             outputs = task.training_step(batch, 0)
             assert isinstance(outputs, dict)
             outputs["loss"].backward()
-        with OperationCounter() as update:
+        with OperationCounter() as clipping:
             if clip:
                 nn.utils.clip_grad_norm_(task.parameters(), clip)
+        for group in (group for group in optimizer.param_groups if "foreach" in group):
+            group["foreach"] = True  # as on a GPU: an operation takes all parameters at once
+        with OperationCounter() as update:
             optimizer.step()
-    operations = dict[Operation, float](passes.operations)
-    for operation, n in _of_a_gpu(update.operations, optimizer).items():
-        operations[operation] = operations.get(operation, 0) + n
-    return operations, live.peak
-
-
-def _of_a_gpu(
-    operations: Mapping[Operation, int], optimizer: torch.optim.Optimizer
-) -> Mapping[Operation, float]:
-    """Joins the operations of an optimiser of torch: on a GPU each one takes all parameters at once."""
-    if "foreach" not in optimizer.defaults:
-        return operations
     parameters = sum(len(group["params"]) for group in optimizer.param_groups)
-    launches = max(1.0, sum(operations.values()) / parameters)
+    clip_together = _joined(clipping.operations, parameters)
+    return passes.operations + clip_together + update.operations, live.peak
+
+
+def _joined(operations: Counter[Operation], parameters: int) -> Counter[Operation]:
+    """Joins operations on each parameter: torch's clipping on a GPU takes all at once, and none on ``meta``."""
     moved = sum(n * operation.bytes for operation, n in operations.items())
-    return {Operation("memory", 0, round(moved / launches)): launches}
+    launches = round(operations.total() / parameters)
+    return Counter({Operation("memory", 0, moved // launches): launches} if launches else {})
 
 
 def _bytes(some: Iterable[Tensor]) -> int:

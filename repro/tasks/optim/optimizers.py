@@ -73,15 +73,26 @@ class ClippedRAdam(RAdam):
 
 
 def clip_each(gradients: list[Tensor], max_norm: float) -> None:
-    """Shortens each gradient in place to ``max_norm`` at most; a millionth is added to its length, as by torch.
-
-    All lengths and factors are computed together: on a GPU a tensor costs one launch.
-    """
+    """Shortens each gradient in place to ``max_norm`` at most; a millionth is added to its length, as by torch."""
     if gradients:
         lengths = torch.stack(torch._foreach_norm(gradients))
         factors = (max_norm / (lengths + 1e-6)).clamp(max=1.0)
-        for gradient, factor in zip(gradients, factors, strict=True):
-            gradient.mul_(factor)
+        if factors.device.type == "cpu":
+            for gradient, factor in zip(gradients, factors, strict=True):
+                gradient.mul_(factor)
+        else:
+            multiply_together(gradients, factors)
+
+
+def multiply_together(tensors: list[Tensor], factors: Tensor) -> None:
+    """Multiplies each of N tensors in place by one of the factors ``(N,)``, with few launches for all of them.
+
+    For that time each number has its factor in memory.
+    """
+    counts = [one.numel() for one in tensors]
+    repeats = torch.tensor(counts, device=factors.device)
+    wide = factors.repeat_interleave(repeats, output_size=sum(counts)).split(counts)
+    torch._foreach_mul_(tensors, [part.view_as(one) for part, one in zip(wide, tensors, strict=True)])
 
 
 class InGroups:

@@ -40,6 +40,18 @@ def test_what_is_broadcast_is_read_once_and_what_is_changed_in_place_twice() -> 
     }
 
 
+def test_dropout_is_a_kernel_each_way() -> None:
+    x = torch.ones(10, 8, device=META, requires_grad=True)
+    with fused_kernels(), OperationCounter() as counter:
+        y = nn.functional.dropout(x, 0.1)
+        y.backward(torch.empty_like(y))
+    kept = Operation("memory", 0, 4 * (80 + 80) + 80)  # the mask has a byte for each number
+    assert counter.operations == {kept: 2}
+    with fused_kernels(), OperationCounter() as counter:
+        assert nn.functional.dropout(x, 0.1, training=False) is x
+    assert not counter.operations
+
+
 def test_of_a_table_only_the_rows_that_are_taken_are_read() -> None:
     table, places = torch.ones(1000, 8, device=META), torch.zeros(5, dtype=torch.int64, device=META)
     with OperationCounter() as counter:

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 from repro.nn import FusedLinear
 from repro.tasks import ClippedRAdam, Constant
+from repro.tasks.costs.operations import OperationCounter
+from repro.tasks.optim.optimizers import clip_each, multiply_together
 from repro.tasks.task import Task
 
 
@@ -42,6 +44,21 @@ def test_a_long_gradient_is_shortened_to_one_and_a_short_one_left() -> None:
     stepped(plain, official, [[long / long.norm(), short] for long, short in gradients()])
     for a, b in zip(ours, official, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=0)  # torch adds 1e-6 to a norm
+
+
+def test_tensors_multiplied_together_are_those_multiplied_one_by_one() -> None:
+    """As a GPU clips; on the meta device it is seen that launches do not grow with the number of tensors."""
+    sizes, factors = [(3, 2), (4,), (1, 5)], torch.tensor([0.5, 1.0, 2.0])
+    given = [torch.randn(size) for size in sizes]
+    expected = [one * factor for one, factor in zip(given, factors, strict=True)]
+    multiply_together(given, factors)
+    assert all(map(torch.equal, given, expected))
+    counts = []
+    for times in (1, 10):
+        with OperationCounter() as counter:
+            clip_each([torch.empty(size, device="meta") for size in sizes * times], 1.0)
+        counts.append(counter.operations.total())
+    assert counts[0] == counts[1] < 12
 
 
 def test_told_parts_of_a_tensor_are_clipped_apart() -> None:

@@ -168,14 +168,12 @@ def linear_attention(
         ``(B, T, H, Ev)``, and the sums with these tokens.
     """
     first = k.shape[1] - q.shape[1] if causal else k.shape[1]
-    if causal and not first and q.shape[1] > 1:
-        return causal_mean(q, k, v, past, chunk, eps)
-    s, z = past if past is not None else _nothing(k, v)
     if first:
-        s, z = _add(s, z, k[:, :first], v[:, :first])
+        past = _add(*(past or _nothing(k, v)), k[:, :first], v[:, :first])
         k, v = k[:, first:], v[:, first:]
     if causal and q.shape[1] > 1:
-        return causal_mean(q, k, v, (s, z), chunk, eps)
+        return causal_mean(q, k, v, past, chunk, eps)
+    s, z = past or _nothing(k, v)
     if causal and q.shape[1] == 1:
         s = torch.addcmul(s, k[:, 0, :, :, None], v[:, 0, :, None])
         z = z + k[:, 0]
