@@ -14,10 +14,10 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1940,
+    "cli": 1950,
     "data": 5375,
     "evidence": 2400,
-    "experiment": 2575,
+    "experiment": 2590,
     "launch": 2195,
     "mirror": 420,
     "models": 1135,

@@ -7,7 +7,7 @@ anything clever, written here. Outputs and gradients must agree with idiap's. `l
 of that package, which computes something else, and less: a token sees only the whole buckets of 64 before its own.
 
 Generation: 8 layers, width 256, 8 heads, a vocabulary of 256, greedy. idiap's recurrent encoder has our weights, and
-a loop around it that embeds, scores and takes the best: the tokens must be equal.
+a loop around it that embeds, scores and takes the best: the tokens must be equal. Both also with their layers compiled.
 """
 
 import importlib
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.harness import Workload, official
+from repro.experiment.compiling import compile_decoding
 from repro.models import DecoderLM
 from repro.models.generate import greedy
 from repro.nn import Blocks, EluPlusOne, FeedForward, LinearAttention, Vocabulary
@@ -136,9 +137,11 @@ def network() -> DecoderLM:
     return DecoderLM(WIDTH, LAYERS, partial(Vocabulary, size=SYMBOLS), blocks).eval()
 
 
-def our_generation(batch: int) -> Callable[[], Tensor]:
+def our_generation(batch: int, compiled: bool = False) -> Callable[[], Tensor]:
     """This library's greedy search."""
     model: Any = network()
+    if compiled:
+        compile_decoding(model)
 
     def run() -> Tensor:
         with torch.inference_mode():
@@ -148,7 +151,7 @@ def our_generation(batch: int) -> Callable[[], Tensor]:
     return run
 
 
-def their_generation(batch: int) -> Callable[[], Tensor]:
+def their_generation(batch: int, compiled: bool = False) -> Callable[[], Tensor]:
     """idiap's recurrent encoder in a plain loop."""
     idiap()
     from fast_transformers.recurrent import transformers
@@ -171,6 +174,8 @@ def their_generation(batch: int) -> Callable[[], Tensor]:
         layer.norm1.eps = layer.norm2.eps = own["mix"].norm_out.eps  # type: ignore[index]
         layers.append(layer)
     net = transformers.RecurrentTransformerEncoder(layers, nn.LayerNorm(WIDTH)).eval()
+    if compiled:
+        net.compile()
     table, where = (
         mine.vocabulary.embedding.table.weight,
         sinusoids(torch.arange(STEPS), WIDTH, torch.float32),
@@ -207,7 +212,8 @@ WORKLOADS = [
     for name, s in CORES.items()
 ] + [
     Workload(f"linear generation, batch {batch}",
-             {"ours": partial(our_generation, batch), "idiap": partial(their_generation, batch)},
+             {"ours": partial(our_generation, batch), "ours, compiled": partial(our_generation, batch, True),
+              "idiap": partial(their_generation, batch), "idiap, compiled": partial(their_generation, batch, True)},
              "ms a token", STEPS, 0.0)
     for batch in (1, 16)
 ]  # fmt: skip

@@ -24,6 +24,7 @@ def register(verbs: Verbs) -> None:
     translate.add_argument("--batch", type=int, default=32, metavar="N", help=at_once)
     picture = "draw the attention of the first translation to this file"
     translate.add_argument("--attention", type=Path, metavar="PNG", help=picture)
+    add_compile(translate)
     translate.set_defaults(handler=translate_lines)
 
     generate = verbs.add_parser(
@@ -40,6 +41,7 @@ def register(verbs: Verbs) -> None:
         ("seed", 0, "seed of the sampling"),
     ):
         add_count(generate, name, default, meaning)
+    add_compile(generate)
     generate.set_defaults(handler=generate_lines)
 
     attention = verbs.add_parser(
@@ -79,6 +81,14 @@ def add_run(parser: argparse.ArgumentParser, name: str = "run", nargs: str | Non
     parser.add_argument("--run-seed", type=int, help=f"seed, {which}")
 
 
+def add_compile(parser: argparse.ArgumentParser) -> None:
+    """Adds the choice to compile the model."""
+    meaning = (
+        "compile the layers with torch.compile: seconds at first, then less time a token; for long texts"
+    )
+    parser.add_argument("--compile", action="store_true", help=meaning)
+
+
 def add_count(parser: argparse.ArgumentParser, name: str, default: int, meaning: str) -> None:
     """Adds a whole number."""
     parser.add_argument(
@@ -93,7 +103,7 @@ def translate_lines(args: argparse.Namespace) -> int:
         raise UserError(f"--beam must be at least 1, not {args.beam}")
     if args.batch < 1:
         raise UserError(f"--batch must be at least 1, not {args.batch}")
-    trained = load_trained(args.run, args.scale, args.run_seed)
+    trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     trained.require_encoder("translate")
     picture: Path | None = args.attention
     for lines in batches(args.batch, trained.encode):
@@ -112,7 +122,7 @@ def generate_lines(args: argparse.Namespace) -> int:
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
     if args.samples < 1:
         raise UserError(f"--samples must be at least 1, not {args.samples}")
-    trained = load_trained(args.run, args.scale, args.run_seed)
+    trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     for lines in batches(1):
         for text in sample_line(trained, lines[0], sampling, args.samples, args.seed):
             print(text, flush=True)

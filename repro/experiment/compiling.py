@@ -1,4 +1,4 @@
-"""``compile: true``: the layers and the losses of a training step by ``torch.compile``."""
+"""``compile: true``, the layers and the losses of a training step by ``torch.compile``; and the layers of decoding."""
 
 import os
 from collections.abc import Callable
@@ -77,10 +77,7 @@ def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: 
     Raises:
         UserError: the machine has no C++ compiler for inductor.
     """
-    if backend == "inductor" and not any(map(which, COMPILERS)):
-        raise UserError(
-            "compile: no C++ compiler (g++, or what CXX names) is here; install one, or leave compile out"
-        )
+    _require_compiler(backend)
     config.fail_on_recompile_limit_hit = True  # else dynamo runs eagerly without a trace
     for module in task.modules():
         if isinstance(module, ResidualStack):
@@ -88,6 +85,33 @@ def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: 
         elif isinstance(module, Vocabulary):
             for method in LOSSES:
                 _compile(module, method, backend, fullgraph)
+
+
+def compile_decoding(task: nn.Module, backend: Backend = "inductor") -> None:
+    """Compiles, in place, the stacks of layers of a network that only decodes from now on.
+
+    Args:
+        task: with the trained network.
+        backend: of ``torch.compile``.
+
+    Raises:
+        UserError: a part of the network would run eagerly, or the machine has no C++ compiler for inductor.
+    """
+    try:
+        require_compilable(task)
+    except ValueError as error:
+        raise UserError(f"--{error}") from None
+    _require_compiler(backend)
+    for module in task.modules():
+        if isinstance(module, ResidualStack):
+            module.compile(backend=backend)
+
+
+def _require_compiler(backend: Backend) -> None:
+    if backend == "inductor" and not any(map(which, COMPILERS)):
+        raise UserError(
+            "compile: no C++ compiler (g++, or what CXX names) is here; install one, or leave compile out"
+        )
 
 
 def _compile(module: nn.Module, method: str, backend: Backend, fullgraph: bool) -> None:

@@ -15,6 +15,7 @@ from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, read
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, Parts, build, build_task
+from repro.experiment.compiling import compile_decoding
 from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trainer import vocabulary_hash
@@ -170,11 +171,18 @@ def load_with_data(word: str, scale: str | None = None, seed: int | None = None)
     return folder, parts
 
 
-def load_trained(word: str, scale: str | None = None, seed: int | None = None) -> Trained:
+def load_trained(
+    word: str, scale: str | None = None, seed: int | None = None, compiled: bool = False
+) -> Trained:
     """Loads a run; see :func:`read_weights`.
 
+    Args:
+        word, scale, seed: see :func:`load_with_data`.
+        compiled: whether its layers are compiled; see :func:`repro.experiment.compiling.compile_decoding`.
+
     Raises:
-        UserError: no such run, a damaged model file, or a tokeniser that is not the one it was trained with.
+        UserError: no such run, a damaged model file, a tokeniser that is not the one it was trained with, or a network
+            that cannot be compiled.
     """
     from repro.data.tokenizers.loading import load_tokenizer
 
@@ -200,6 +208,8 @@ def load_trained(word: str, scale: str | None = None, seed: int | None = None) -
             task.net = fold(task.module)
     data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)
+    if compiled:
+        compile_decoding(task)
     return Trained(
         folder, task, cast(Tokenizer, tokenizer), data.get("max_length", 256), data.get("seq_len", 0)
     )

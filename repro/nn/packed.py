@@ -23,13 +23,16 @@ def packed(modules: Iterable[nn.Module], steps: float) -> Iterator[None]:
     """Multiplies by large float32 weights in oneDNN's own layout meanwhile, on a CPU and where no gradient is wanted.
 
     Products are equal up to rounding. A weight is laid out when it is first needed, and that layout is dropped at the
-    end: the weights must not change in between, and for that time they take their memory twice.
+    end: the weights must not change in between, and for that time they take their memory twice. Parts of a module that
+    is compiled (``Module.compile``) are left as they are.
 
     Args:
         modules: all of a model; linear layers and tied embeddings among them.
         steps: how often each weight will be used, about.
     """
-    products = _products(modules) if steps >= LEAST_STEPS and _available() else []
+    every = list(modules) if steps >= LEAST_STEPS and _available() else []
+    compiled = {part for module in every if module._compiled_call_impl for part in module.modules()}
+    products = _products(module for module in every if module not in compiled)
     for module, name, product in products:
         setattr(module, name, product)
     try:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from repro.data.prepare import open_store
 from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.experiment.trained import best_translations, load_trained
 from repro.models.generate import Hypotheses
+from repro.nn import ResidualStack
 from repro.recipe import load_recipe
 from repro.training.checkpoints import read
 from tests.conftest import TrainedRun
@@ -27,6 +29,22 @@ def test_translate_gives_one_line_for_each_line_whatever_the_batch(trained: Trai
     assert whole.out.count("\n") == 4
     for size in ("1", "3"):
         assert call("translate", trained.run_id, "--batch", size, stdin=LINES.encode()).out == whole.out
+
+
+@pytest.mark.parametrize("verb", ["translate", "generate"])
+def test_layers_are_compiled_where_it_is_wanted(
+    verb: str, trained: TrainedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[type] = []
+
+    def compile_module(module: nn.Module, **_: object) -> None:
+        compiled.append(type(module))
+
+    monkeypatch.setattr(nn.Module, "compile", compile_module)
+    assert call(verb, trained.run_id, stdin=b"seventeen\n").code == 0
+    assert not compiled
+    assert call(verb, trained.run_id, "--compile", stdin=b"seventeen\n").code == 0
+    assert compiled == [ResidualStack] * 2  # encoder and decoder
 
 
 @pytest.mark.parametrize("words", [(TINY,), (TINY, "--scale", "cpu", "--run-seed", "1")])
