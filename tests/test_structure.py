@@ -25,7 +25,7 @@ BUDGETS = {
     "report": 2135,
     "repro": 1425,
     "tasks": 3135,
-    "training": 860,
+    "training": 870,
     "verify": 155,
 }
 

@@ -72,6 +72,7 @@ def _run(arguments: list[str]) -> None:
     from repro.tasks import Task
     from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
+    from repro.training.packing import PackedEvaluation
     from repro.training.progress import Progress
 
     class Cli(LightningCLI):
@@ -99,11 +100,11 @@ def _run(arguments: list[str]) -> None:
 
         def instantiate_trainer(self, **settings: object) -> Trainer:
             trainer: Trainer = super().instantiate_trainer(**settings)
-            bar, curves = trainer.progress_bar_callback, Curves()
+            bar, curves, callbacks = trainer.progress_bar_callback, Curves(), callbacks_of(trainer)
             if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                callbacks = callbacks_of(trainer)
                 callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
                 callbacks.insert(0, curves)
+            callbacks.insert(0, PackedEvaluation())
             return trainer
 
     # LightningCLI and the launcher of further ranks both read these

@@ -22,7 +22,7 @@ from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
 from repro.training.finite import Finite
 from repro.training.observe import Observer
-from repro.training.packing import PackedValidation
+from repro.training.packing import PackedEvaluation
 from repro.training.progress import Progress
 from repro.training.randomness import Randomness
 from repro.training.saving import Checkpoints, StepCheckpoints
@@ -93,7 +93,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     observer = Observer(curves, facts.peak_bytes)
     ending, random = EarlyStop(parts.stop, curves), Randomness()
     around = [
-        PackedValidation(),
+        PackedEvaluation(),
         watchdog,
         Finite(),
         curves,

@@ -1,5 +1,6 @@
 """fit, validate, test, predict: plain LightningCLI over the same recipes."""
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import yaml
 
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
+from repro.training import packing
 from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop, call
 
@@ -101,7 +103,17 @@ def test_help(workshop: Workshop, verb: str) -> None:
     assert "--trainer.max_steps" in output.out
 
 
-def test_predict_prints_every_translation_in_order(config: Path, fitted: Path) -> None:
+def test_predict_prints_every_translation_in_order(
+    config: Path, fitted: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packings: list[float] = []
+
+    def packed(_: object, batches: float) -> AbstractContextManager[None]:
+        packings.append(batches)
+        return nullcontext()
+
+    monkeypatch.setattr(packing, "packed", packed)
     output = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
     assert output.code == 0, output.err
     assert output.out.count("\n") == 15
+    assert len(packings) == 1  # weights are laid out once for all batches

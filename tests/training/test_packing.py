@@ -1,4 +1,4 @@
-"""Large weights are laid out anew while a validation runs, and only then."""
+"""Large weights are laid out anew while an evaluation runs, and only then."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
 from repro.nn.packed import LEAST_STEPS
-from repro.training.packing import PackedValidation
+from repro.training.packing import PackedEvaluation
 from tests.tasks.toy import Toy, train
 
 
@@ -47,30 +47,38 @@ class Wide(Toy):
         if self.fails:
             raise RuntimeError("in validation")
 
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self._look("test")
+
+    def predict_step(self, batch: Any, batch_idx: int) -> None:
+        self._look("predict")
+
 
 @pytest.mark.parametrize("batches", [LEAST_STEPS - 1, LEAST_STEPS])
 def test_weights_are_packed_while_a_validation_of_enough_batches_runs(batches: int) -> None:
     task = Wide()
-    train([PackedValidation()], 4, task=task, val_check_interval=2, val_batches=batches)
+    train([PackedEvaluation()], 4, task=task, val_check_interval=2, val_batches=batches)
     assert set(task.seen) == {("training", False), ("validation", batches == LEAST_STEPS)}
     assert max(task.gaps) < 1e-4
 
 
-def test_a_validation_of_unknown_length_is_long_enough() -> None:
-    """Lightning counts the batches of a loader without a length as infinite."""
+@pytest.mark.parametrize("verb", ["validate", "test", "predict"])
+def test_a_loader_of_unknown_length_is_long_enough(verb: str) -> None:
+    """Lightning counts its batches as infinite."""
     task = Wide()
     loader = DataLoader(Endless())
     trainer = pl.Trainer(
-        callbacks=[PackedValidation()], accelerator="cpu", logger=False, enable_checkpointing=False,
+        callbacks=[PackedEvaluation()], accelerator="cpu", logger=False, enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
-    trainer.validate(task, loader, verbose=False)
-    assert set(task.seen) == {("validation", True)}
+    getattr(trainer, verb)(task, loader)
+    assert {packed for _, packed in task.seen} == {True}
+    assert "forward" not in vars(task.wide)
 
 
 def test_an_error_in_a_validation_unpacks_them() -> None:
     task = Wide(fails=True)
     with pytest.raises(RuntimeError, match="in validation"):
-        train([PackedValidation()], 4, task=task, val_check_interval=2, val_batches=LEAST_STEPS)
+        train([PackedEvaluation()], 4, task=task, val_check_interval=2, val_batches=LEAST_STEPS)
     assert task.seen[-1] == ("validation", True)
     assert "forward" not in vars(task.wide)
