@@ -1,6 +1,6 @@
 """Times this library beside its peers.
 
-    python -m benchmarks [WORKLOAD ...] [--official DIR] [--threads 2] [--write]
+    python -m benchmarks [WORKLOAD ...] [--official DIR] [--threads 2] [--shapes SEED | --write]
 
 Sides that are not installed are left out and named. DIR holds checkouts of official codes, under the names of their
 repositories. With one thread, seconds of computing are counted instead of seconds on the clock: for a machine that
@@ -135,7 +135,16 @@ def main() -> None:
     )
     parser.add_argument("--list", action="store_true", help="name the workloads and their sides")
     parser.add_argument("--write", action="store_true", help="keep the results")
+    parser.add_argument(
+        "--shapes",
+        metavar="SEED",
+        help="other lengths and numbers of rows, drawn by this seed; no results are kept",
+    )
     args = parser.parse_args()
+    if args.shapes and args.write:
+        parser.error("--write keeps results of the usual shapes only; leave --shapes out")
+    if args.shapes:
+        os.environ["BENCH_SHAPES"] = args.shapes
     if min(args.threads, args.turns) < 1:
         parser.error(f"threads {args.threads} and turns {args.turns} must be at least 1")
     if args.official:

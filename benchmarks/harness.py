@@ -7,6 +7,7 @@ needs something made first, outside the clock, returns ``(prepare, run)``; ``run
 
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -63,6 +64,15 @@ def official(name: str) -> Path:
     if not path.is_dir():
         raise ImportError(f"no {name} below --official")
     return path
+
+
+def size(usual: int, multiple: int = 1) -> int:
+    """A length or a number of rows: the usual one, or with ``--shapes SEED`` one from half to one and a half of it."""
+    seed = os.environ.get("BENCH_SHAPES")
+    if seed is None:
+        return usual
+    low, high = -(-usual // (2 * multiple)), 3 * usual // (2 * multiple)
+    return multiple * random.Random(f"{seed} {usual} {multiple}").randint(low, high)
 
 
 def workload(module: str, name: str) -> Workload:

@@ -31,6 +31,25 @@ def test_workloads_are_chosen_by_module_or_name() -> None:
     assert stop.value.code == 2
 
 
+def test_other_shapes_are_drawn_by_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [harness.size(n, 128) for n in (4096, 1024)] == [4096, 1024]
+    drawn = {}
+    for seed in "12":
+        monkeypatch.setenv("BENCH_SHAPES", seed)
+        drawn[seed] = [harness.size(4096, 128), harness.size(4096), harness.size(8)]
+        assert drawn[seed] == [harness.size(4096, 128), harness.size(4096), harness.size(8)]
+        assert drawn[seed][0] % 128 == 0
+        assert all(n / 2 <= got <= 3 * n / 2 for n, got in zip((4096, 4096, 8), drawn[seed], strict=True))
+    assert drawn["1"] != drawn["2"]
+
+
+def test_results_of_other_shapes_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "--shapes", "1", "--write"])
+    with pytest.raises(SystemExit) as stop:
+        main.main()
+    assert stop.value.code == 2
+
+
 def test_outputs_that_differ_stop_the_run(tmp_path: Path) -> None:
     what = harness.Workload("w", {"ours": list, "a": list, "b": list}, tolerance=1e-3, alike=("a",))
     paths = {name: tmp_path / name for name in what.sides}

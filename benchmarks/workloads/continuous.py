@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.harness import Workload, official
+from benchmarks.harness import Workload, official, size
 from repro.nn.attention.continuous import ContinuousSignal
 from repro.nn.attention.continuous.gaussian import divergence
 from repro.nn.attention.continuous.long_term import LongTermMemory
 from repro.nn.attention.continuous.regression import fit
 
-D_MODEL, HEADS, BLOCK, BATCH, BASIS = 300, 6, 1024, 8, 512
+D_MODEL, HEADS, BLOCK, BATCH, BASIS = 300, 6, size(1024), size(8), 512
 NAMES = {
     "key": "proj_key", "value": "proj_value", "out": "attn_out", "gate": "mask_net", "mean": "mu", "spread": "sigma"
 }  # fmt: skip

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import Workload
+from benchmarks.harness import Workload, size
 from benchmarks.workloads import translators
 from benchmarks.workloads.translators import BOS, EOS, VOCAB, Words
 from repro.models import EncoderDecoder
 from repro.models.generate import beam_search, greedy
 from repro.nn import MixerOutput, State
 
-BATCH, SOURCE, STEPS, ALPHA = 8, 32, 32, 0.6
+BATCH, SOURCE, STEPS, ALPHA = size(8), size(32), size(32, 2), 0.6
 
 
 class Anew:

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Workload, official
+from benchmarks.harness import Workload, official, size
 from repro.data.sets.puzzles.bits import BitMemoryData
 from repro.models import Classifier, Gpt2
 from repro.nn import VectorEmbedding
 
-BATCH, PATCH, READ, LAYERS = 4, 50, 20, 12
+BATCH, PATCH, READ, LAYERS = size(4), 50, 20, 12
 
 
 def theirs(dropout: float, attention: str) -> nn.Module:

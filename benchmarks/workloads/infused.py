@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Workload, official
+from benchmarks.harness import Workload, official, size
 from repro.nn.mixer import detach
 from tests.models import golden_infused
 
-PADDING, WIDTH, D_FF, HEADS, LAYERS, VOCAB, BATCH, LENGTH, TOKENS = 1, 512, 2048, 8, 6, 204, 4, 128, 64
+PADDING, WIDTH, D_FF, HEADS, LAYERS, VOCAB = 1, 512, 2048, 8, 6, 204
+BATCH, LENGTH, TOKENS = size(4), size(128), size(64)
 
 
 class Ours:

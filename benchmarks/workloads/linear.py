@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import Workload, official
+from benchmarks.harness import Workload, official, size
 from repro.experiment.compiling import compile_decoding
 from repro.models import DecoderLM
 from repro.models.generate import greedy
@@ -30,13 +30,11 @@ from repro.nn.attention.linear.attention import linear_attention
 from repro.nn.positions.positions import sinusoids
 
 # name: (N, L, H, E, M)
-CORES = {
-    "tests": (10, 1000, 10, 32, 64),
-    "1,024 tokens, width 64": (1, 1024, 8, 64, 64),
-    "4,096 tokens, width 64": (1, 4096, 8, 64, 64),
-    "16,384 tokens, width 32": (1, 16384, 8, 32, 32),
+CORES = {"tests": (10, size(1000), 10, 32, 64)} | {
+    f"{steps:,} tokens, width {width}": (1, steps, 8, width, width)
+    for steps, width in ((size(1024), 64), (size(4096), 64), (size(16_384), 32))
 }
-WIDTH, LAYERS, HEADS, SYMBOLS, STEPS = 256, 8, 8, 256, 128
+WIDTH, LAYERS, HEADS, SYMBOLS, STEPS = 256, 8, 8, 256, size(128)
 Core = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 

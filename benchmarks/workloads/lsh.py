@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from benchmarks.harness import Workload
+from benchmarks.harness import Workload, size
 from repro.nn import FullAttention, Hashing, Layout, LSHAttention
 
 D_MODEL, HEADS, CHUNK = 256, 4, 64
@@ -76,5 +76,9 @@ WORKLOADS = [
         tolerance=None,
         turns=5,
     )
-    for length, rounds in ((4096, 1), (4096, 4), (16384, 1))
+    for length, rounds in (
+        (size(4096, 2 * CHUNK), 1),
+        (size(4096, 2 * CHUNK), 4),
+        (size(16384, 2 * CHUNK), 1),
+    )
 ]

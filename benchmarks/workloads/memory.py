@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Workload, official
+from benchmarks.harness import Workload, official, size
 from repro.nn.mixer import detach
 from tests.models import golden_adaptive, golden_relative
 
-VOCAB, BATCH, LENGTH, TOKENS = 204, 4, 256, 16
+VOCAB, BATCH, LENGTH, TOKENS = 204, size(4), size(256), size(16)
 OPTIONS: dict[str, Any] = {
     "d_model": 512, "d_inner": 2048, "n_head": 8, "d_head": 64, "n_layer": 6, "n_token": VOCAB, "tgt_len": LENGTH,
     "mem_len": LENGTH, "dropout": 0.0, "dropatt": 0.0, "ext_len": 0, "clamp_len": -1,

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Workload
+from benchmarks.harness import Workload, size
 from benchmarks.workloads.lsh import CHUNK, D_MODEL, HEADS, buckets_of
 from repro.models import DecoderLM
 from repro.nn import (
@@ -29,7 +29,7 @@ from repro.nn import (
     Vocabulary,
 )
 
-D_FF, VOCAB, LENGTH, LAYERS = 1024, 256, 4096, 6
+D_FF, VOCAB, LENGTH, LAYERS = 1024, 256, size(4096, 2 * CHUNK), 6
 Loss = Callable[[Tensor], Tensor]
 
 

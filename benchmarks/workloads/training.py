@@ -15,13 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from benchmarks.harness import Workload
+from benchmarks.harness import Workload, size
 from benchmarks.workloads import translators
 from benchmarks.workloads.translators import BOS, LENGTH, VOCAB, WIDTH
 from repro.nn import Vocabulary
 from repro.nn.packed import LEAST_STEPS, packed
 
-BATCH, SMOOTHING, TOKENS = 8, 0.1, 2048
+BATCH, SMOOTHING, TOKENS = size(8), 0.1, size(2048, 2)
 LAYOUTS = ExitStack()  # to the end of the process
 
 

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from benchmarks.harness import official
+from benchmarks.harness import official, size
 from repro.models import EncoderDecoder
 from repro.nn import Added, Blocks, CrossAttention, FeedForward, FullAttention, PostNorm, Vocabulary
 from repro.nn.positions.positions import SplitSinusoids
 
-WIDTH, D_FF, HEADS, LAYERS, VOCAB, LENGTH = 512, 2048, 8, 6, 32_768, 48
+WIDTH, D_FF, HEADS, LAYERS, VOCAB, LENGTH = 512, 2048, 8, 6, 32_768, size(48)
 PAD, BOS, EOS = 1, 0, 2  # as in fairseq
 
 
