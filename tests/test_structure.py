@@ -14,11 +14,11 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1950,
+    "cli": 1970,
     "data": 5375,
     "evidence": 2400,
-    "experiment": 2590,
-    "launch": 2195,
+    "experiment": 2660,
+    "launch": 2205,
     "mirror": 420,
     "models": 1135,
     "nn": 4580,

@@ -118,20 +118,19 @@ def submit_runs(args: argparse.Namespace) -> None:
 
 
 def require_runnable(plan: "Plan") -> None:
-    """Builds the recipe of each run, and looks for its stores, before anything is queued.
+    """Checks each run and looks for its stores, before anything is queued.
 
     Raises:
         UserError: what the job would say when it starts.
     """
     from repro.data.sets.weights.weight_data import open_weights
-    from repro.experiment.build import build
-    from repro.experiment.trainer import refuse_unsupported
+    from repro.experiment.session import rehearse
+    from repro.experiment.trainer import quiet
 
+    quiet()
     for experiment, scale, settings in dict.fromkeys((s.experiment, s.scale, s.settings) for s in plan.runs):
         recipe = load_recipe(experiment, scale, parse_overrides([*settings]))
-        parts = build(recipe, meta=True)
-        refuse_unsupported(parts.trainer)
-        parts.data.require_store()
+        rehearse(recipe, plan.profile.ranks)
         if recipe.pretrained is not None:
             open_weights(str(recipe.pretrained))
 

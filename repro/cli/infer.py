@@ -123,9 +123,12 @@ def generate_lines(args: argparse.Namespace) -> int:
     if args.samples < 1:
         raise UserError(f"--samples must be at least 1, not {args.samples}")
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
-    for lines in batches(1):
-        for text in sample_line(trained, lines[0], sampling, args.samples, args.seed):
-            print(text, flush=True)
+    for number, (line,) in enumerate(batches(1), 1):
+        try:
+            texts = sample_line(trained, line, sampling, args.samples, args.seed)
+        except UserError as error:
+            raise UserError(f"line {number} of standard input: {error}") from None
+        print(*texts, sep="\n", flush=True)
     return 0
 
 

@@ -45,7 +45,13 @@ def call(arguments: list[str]) -> None:
 def _check_files(arguments: list[str]) -> None:
     """Refuses missing files, damaged checkpoints, and YAML that LightningCLI would read leniently."""
     for path in _values(arguments, "--config", "-c"):
-        read_yaml(Path(path))
+        content = read_yaml(Path(path))
+        if not content:
+            raise UserError(f"{path} is empty; `repro config EXPERIMENT` prints a recipe")
+        if isinstance(content, dict) and (points := content.get("points")):
+            raise UserError(
+                f"{path} is a grid; `repro config` prints the recipe of one of its points: {', '.join(points)}"
+            )
     for path in _values(arguments, "--ckpt_path"):
         if path.endswith(".ckpt"):  # Lightning knows words like `last` too
             from repro.training.checkpoints import read
@@ -69,9 +75,10 @@ def _run(arguments: list[str]) -> None:
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
-    from repro.tasks import Task
+    from repro.tasks import Task, Translation
     from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
+    from repro.training.early_stop import EarlyStop, StopRule
     from repro.training.packing import PackedEvaluation
     from repro.training.progress import Progress
 
@@ -82,6 +89,7 @@ def _run(arguments: list[str]) -> None:
         def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
             for key in (*HEADER, *CHANGES, "reproduces"):  # of a recipe, which are not for the Trainer
                 parser.add_argument(f"--{key}", type=Any, default=None)
+            parser.add_argument("--stop", type=dict[str, Any] | None, default=None)
             parser.add_argument("--compile", type=bool, default=False)
             parser.add_argument("--matmul_precision", type=MatmulPrecision, default="highest")
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
@@ -89,6 +97,10 @@ def _run(arguments: list[str]) -> None:
         def instantiate_classes(self) -> None:
             try:
                 super().instantiate_classes()
+                if self.subcommand == "predict" and not isinstance(self.model, Translation):
+                    raise ValueError(
+                        f"a {type(self.model).__name__} predicts nothing; `repro generate` goes on with text"
+                    )
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)
                 torch.set_float32_matmul_precision(self.config[self.subcommand].matmul_precision)
@@ -99,11 +111,18 @@ def _run(arguments: list[str]) -> None:
                 raise UserError(explain(str(error))) from error
 
         def instantiate_trainer(self, **settings: object) -> Trainer:
+            given = self.config_init[self.subcommand]
+            interval = given.trainer.val_check_interval
+            if isinstance(interval, int):  # of updates, as in a run, and not of an epoch
+                updates = interval * given.trainer.accumulate_grad_batches
+                settings |= {"val_check_interval": updates, "check_val_every_n_epoch": None}
             trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves, callbacks = trainer.progress_bar_callback, Curves(), callbacks_of(trainer)
-            if self.subcommand == "fit" and bar is not None and trainer.max_steps > 0:
-                callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
-                callbacks.insert(0, curves)
+            if self.subcommand == "fit" and trainer.max_steps > 0:
+                if bar is not None:
+                    callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
+                rule = StopRule(**given.stop) if given.stop else None
+                callbacks[:0] = [curves, EarlyStop(rule, curves)]
             callbacks.insert(0, PackedEvaluation())
             return trainer
 

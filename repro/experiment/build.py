@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import io
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from inspect import signature
@@ -125,9 +126,26 @@ def _instantiate(recipe: Recipe, sections: Config, meta: bool) -> Namespace:
 
 
 def check_makers(task: AnyTask) -> None:
-    """Calls the makers that would run later, so that their errors are raised now."""
+    """Calls the makers that would run later, so that their errors are raised now.
+
+    Raises:
+        ValueError: their own errors, or a learning rate of the first updates that is not finite.
+    """
     task.trained_parameters()
-    task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    optimizer = task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))])
+    rates = []
+    try:
+        schedule = task.schedule_maker(optimizer)
+        for _ in range(3):
+            rates += schedule.get_last_lr()
+            optimizer.step()
+            schedule.step()
+    except ZeroDivisionError:
+        raise ValueError("model.schedule divides by one of its settings, which is 0") from None
+    if not all(map(math.isfinite, rates)):
+        raise ValueError(
+            f"learning rates of the first updates are {rates}; set model.optimizer.lr to a finite number"
+        )
 
 
 def check_together(task: AnyTask, data: DataModule) -> None:

@@ -16,7 +16,7 @@ import yaml
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 
 from repro import mirror
-from repro.errors import Preempted, UserError
+from repro.errors import Preempted, ReproError, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
 from repro.experiment.initial_weights import begin_from, go_on_from
@@ -33,7 +33,7 @@ from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at, join_ranks
 from repro.tasks.ranks import by_rank_0, together
 from repro.training.callbacks import Curves
-from repro.training.checkpoints import DurableIO, await_files
+from repro.training.checkpoints import DurableIO, await_files, checkpoints, lighten
 from repro.training.events import EventLogger
 from repro.training.finite import Finite
 from repro.training.stop_request import StopRequest
@@ -93,6 +93,12 @@ def run(
                 fit(current, resume)
                 digest = test(current)
             result = record(current, command, digest, published, keep)
+            if current.trainer.is_global_zero:
+                with contextlib.suppress(ReproError):  # the run is recorded
+                    for path in checkpoints(current.saver.folder)[
+                        : -current.saver.plan.keep
+                    ]:  # only averaged
+                        lighten(path)
             leave(current)
             return result
 
@@ -201,11 +207,20 @@ def start(current: Run, resume: Resume, published: Mapping[str, float] | None = 
 
 
 def fit(current: Run, resume: Resume) -> None:
-    """Trains to the last step, from a checkpoint if there is one; does nothing if that is the last step."""
+    """Trains to the last step, from a checkpoint if there is one; does nothing if that is the last step.
+
+    Raises:
+        UserError: training ended before.
+    """
     if resume.step >= current.steps:
         return
     task, data = current.parts.task, current.parts.data
     current.trainer.fit(task, datamodule=data, ckpt_path=resume.path, weights_only=True)
+    if current.trainer.global_step < current.steps:
+        raise UserError(
+            f"training ended after {current.trainer.global_step} of {current.steps} updates: a callback of "
+            "trainer.callbacks ended it; leave that to trainer.max_steps or `stop`"
+        )
 
 
 def test(current: Run) -> str | None:

@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 import torch
 
 from repro import mirror
+from repro.errors import UserError
 from repro.events import EventLog
 from repro.experiment import facts
 from repro.experiment.build import Parts, build
@@ -16,6 +17,7 @@ from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
+from repro.tasks.lightning_private import stand_in_trainer
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO
 from repro.training.early_stop import EarlyStop
@@ -66,6 +68,55 @@ class Run:
         mirror.wait(self.mirror, limit_s)
 
 
+def rehearse(recipe: Recipe, ranks: int) -> None:
+    """Checks a run before its job is queued: its settings, its data, and how so many ranks share them.
+
+    The network is on the meta device, the Trainer on a CPU. A store that a run generates is read where it is here.
+
+    Raises:
+        UserError: what the run would say before its first update.
+    """
+    parts = build(recipe, meta=True)
+    here = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}
+    make_trainer(parts.trainer | here, [], recipe.run_dir(0), DurableIO())
+    require_validation(parts)
+    parts.data.require_store()
+    try:
+        parts.data.setup("fit")
+    except UserError:
+        return  # of a store that the run will generate
+    micro_batches = parts.trainer.get("accumulate_grad_batches") or 1
+    counts = {
+        "world_size": ranks,
+        "global_rank": 0,
+        "accumulate_grad_batches": micro_batches,
+        "is_global_zero": False,
+    }
+    stand_in_trainer(parts.task, datamodule=parts.data, **counts)
+    parts.data.trainer = parts.task.trainer
+    parts.task.setup("fit")
+    parts.data.plan_epoch(0)
+
+
+def require_validation(parts: Parts) -> None:
+    """Refuses a run without a validation whose recipe chooses the best one, or ends by one.
+
+    Raises:
+        UserError: names the setting.
+    """
+    metric = parts.checkpoints.best if parts.checkpoints else None
+    rule = (
+        f"checkpoints.best {metric}" if metric else f"stop.metric {parts.stop.metric}" if parts.stop else ""
+    )
+    trainer = parts.trainer
+    interval, steps = trainer.get("val_check_interval") or 1, trainer["max_steps"]
+    if rule and (interval > steps or trainer.get("limit_val_batches") == 0):
+        raise UserError(
+            f"{rule} needs a validation: set trainer.val_check_interval, {interval}, to at most trainer.max_steps, "
+            f"{steps}, and leave trainer.limit_val_batches out"
+        )
+
+
 def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:
     """Seeds everything and builds task, data and trainer.
 
@@ -107,5 +158,6 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         stopping,
     ]
     trainer = make_trainer(parts.trainer, around, folder, files)
+    require_validation(parts)
     run = Run(recipe, seed, parts, trainer, curves, saver, events, watchdog, stamper, source(), ending)
     return run

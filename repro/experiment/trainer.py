@@ -1,6 +1,7 @@
 """The Trainer of a run: Lightning, with its automatic choices made explicit."""
 
 import logging
+import math
 import warnings
 from inspect import signature
 from pathlib import Path
@@ -107,9 +108,14 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
         if name in defaults and name not in SUPPORTED and value not in (defaults[name], None) and not skipped:
             remedy = INSTEAD.get(name, "leave it out")
             raise UserError(f"trainer.{name} is not supported, given {value!r}: {remedy}")
+    interval, clip = settings.get("val_check_interval"), settings.get("gradient_clip_val")
+    if interval is not None and not (type(interval) is int and interval >= 1):
+        raise UserError(f"trainer.val_check_interval is a number of updates, at least 1, not {interval!r}")
+    if clip is not None and not 0 <= clip < math.inf:
+        raise UserError(f"trainer.gradient_clip_val must be at least 0 and finite, not {clip}")
     for callback in settings.get("callbacks") or ():
-        known = type(callback).__module__.startswith("lightning.")
-        if known and not isinstance(callback, SUPPORTED_CALLBACKS):
+        bases = {base for base in type(callback).mro() if base.__module__.startswith("lightning.")}
+        if bases - {*pl.Callback.mro()} and not isinstance(callback, SUPPORTED_CALLBACKS):
             raise UserError(
                 f"trainer.callbacks: {type(callback).__name__} is not supported; `stop` ends training early, "
                 "`checkpoints` saves, averages and chooses the best"

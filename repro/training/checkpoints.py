@@ -165,6 +165,17 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
+def lighten(path: Path) -> None:
+    """Takes the optimiser's state out of a checkpoint from which no training goes on.
+
+    Raises:
+        ReproError: as :func:`write`; the checkpoint is as before.
+    """
+    content = read(path)
+    if content.pop("optimizer_states", None) is not None:
+        write(path, content)
+
+
 def set_aside(path: Path) -> Path:
     """Renames a checkpoint that must not be used, so that it can be looked at; returns its new path."""
     aside = path.with_name(f"{path.name}.damaged")

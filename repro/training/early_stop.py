@@ -74,7 +74,7 @@ class EarlyStop(Callback):
         return self.rule.is_met([value for _, value in self.curves.curves.get(self.rule.metric, [])])
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        if self.rule is None or trainer.state.fn != "fit":
+        if self.rule is None or trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         validated(trainer, self.rule.metric, "stop.metric")
         if self.is_met:

@@ -2,7 +2,7 @@
 
 from lightning.pytorch import Trainer
 
-from repro.errors import ReproError
+from repro.errors import UserError
 
 
 def at_update(trainer: Trainer, batch_idx: int) -> bool:
@@ -28,9 +28,9 @@ def validated(trainer: Trainer, metric: str, setting: str) -> float:
         setting: of the recipe, which names the metric.
 
     Raises:
-        ReproError: it was not measured.
+        UserError: it was not measured.
     """
     if metric not in trainer.callback_metrics:
         names = ", ".join(sorted(name for name in trainer.callback_metrics if name.startswith("val/")))
-        raise ReproError(f"{setting}: {metric!r} is not measured; there is: {names}")
+        raise UserError(f"{setting}: {metric!r} is not measured; there is: {names}")
     return float(trainer.callback_metrics[metric])

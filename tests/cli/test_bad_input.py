@@ -96,7 +96,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.optimizer.lr", "abc", ("model.init_args.optimizer.lr: must be float, not 'abc'",)),
         ("model.optimizer.lr", "-1", ("learning rate", "-1")),
         ("model.schedule.warmup_step", "1", ("schedule.init_args", "'warmup_step'; nearest: warmup_steps")),
-        ("model.schedule.warmup_steps", "0", ("warmup_steps must be at least 1, not 0",)),
+        ("model.schedule.warmup_steps", "0", ("warmup_steps 0 must be at least 1",)),
         ("model.optimizer.class_path", "os.system", ("model.init_args.optimizer: Importing 'os.system' is not",)),
         ("model.class_path", "os.system", ("'os.system' is not allowed", "choose from", "repro.tasks")),
         ("model.optimizer.class_path", "torch.optim.Adamm", ("torch.optim has no 'Adamm'; nearest: Adam",)),

@@ -110,7 +110,7 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(trained: TrainedRun
         (b"\n", ("line 1", "empty", "one sentence a line"), 0),
         (b"one\ntwo\n   \nthree\n", ("line 3", "empty"), 2),
         (b"one\n\xff\xfe\n", ("line 2", "not UTF-8"), 1),
-        ((b"twenty-two " * 60) + b"\n", ("longer than the 60", "split it", "'twenty-two"), 0),
+        ((b"twenty-two " * 60) + b"\n", ("line 1", "longer than the 60", "split it", "'twenty-two"), 0),
     ],
 )
 @pytest.mark.parametrize("verb", ["translate", "generate"])

@@ -2,6 +2,7 @@
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -117,3 +118,39 @@ def test_predict_prints_every_translation_in_order(
     assert output.code == 0, output.err
     assert output.out.count("\n") == 15
     assert len(packings) == 1  # weights are laid out once for all batches
+
+
+def changed(config: Path, **sections: Any) -> Path:
+    """The recipe with sections replaced or added."""
+    given = yaml.safe_load(config.read_text())
+    path = config.with_name("changed.yaml")
+    path.write_text(yaml.safe_dump(given | sections))
+    return path
+
+
+def test_validations_count_updates_as_in_a_run(config: Path) -> None:
+    """An interval above the updates of an epoch, with two batches an update."""
+    trainer = yaml.safe_load(config.read_text())["trainer"]
+    trainer |= {"max_steps": 6, "val_check_interval": 5, "accumulate_grad_batches": 2}
+    output = call("fit", "--config", str(changed(config, trainer=trainer)))
+    assert output.code == 0, output.err
+
+
+def test_a_stop_rule_ends_training(config: Path) -> None:
+    trainer = yaml.safe_load(config.read_text())["trainer"] | {"max_steps": 9, "val_check_interval": 2}
+    rule = {"metric": "val/loss", "at_least": 0.0}
+    output = call("fit", "--config", str(changed(config, trainer=trainer, stop=rule)))
+    assert "2 updates" in output.out, output.err
+    refused = call("fit", "--config", str(changed(config, stop={"metric": "val/loss", "at_leas": 1})))
+    refused.refused("at_leas")
+
+
+def test_files_that_are_no_recipe_of_one_run_are_refused(config: Path) -> None:
+    call("fit", "--config", str(changed(config, points={"a": {}, "b": {}}))).refused("grid", "a, b")
+    config.write_text("")
+    call("fit", "--config", str(config)).refused("is empty")
+
+
+def test_a_task_without_predictions_is_refused(config: Path) -> None:
+    model = {"class_path": "repro.tasks.LanguageModel", "init_args": {}}
+    assert call("predict", "--config", str(changed(config, model=model))).code == 2

@@ -273,6 +273,11 @@ def test_completion_offers_profiles(site: Workshop, tmp_path: Path) -> None:
         (["--model.init_args.net.init_args.d_modell", "8"], "no key 'd_modell'; nearest: d_model"),
         (["--model.init_args.net.init_args.d_model", "9"], "sinusoidal positions need an even width, not 9"),
         (["--trainer.max_time", "00:00:00:04"], "trainer.max_time is not supported"),
+        (["--trainer.gradient_clip_algorithm", "nom"], "`gradient_clip_algorithm` nom is invalid"),
+        (
+            ["--stop.metric", "val/loss", "--stop.patience", "1", "--trainer.limit_val_batches", "0"],
+            "needs a validation",
+        ),
         (["--data.init_args.store", "multi30k/bpe300"], "no store multi30k/bpe300 in the data folder"),
     ],
 )

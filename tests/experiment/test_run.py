@@ -25,7 +25,7 @@ from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
 from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
-from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, read
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, fault, read
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -83,6 +83,17 @@ def test_mixed_precision_trains_decodes_and_says_so(workshop: Workshop) -> None:
     assert loss is not None
     assert other is not None
     assert 0 < abs(loss.value - other.value) < 0.02 * loss.value
+
+
+class Averaging(EMAWeightAveraging):
+    """A user's own callback that averages weights."""
+
+
+class Early(pl.Callback):
+    """A user's own callback that ends training."""
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        trainer.should_stop = trainer.global_step >= 3
 
 
 class Stop(pl.Callback):
@@ -334,6 +345,11 @@ def test_validation_intervals_count_updates(tmp_path: Path) -> None:
         ({"fast_dev_run": True}, ("trainer.fast_dev_run", "max_steps 2")),
         ({"callbacks": [EarlyStopping("val/loss")]}, ("EarlyStopping", "stop")),
         ({"callbacks": [EMAWeightAveraging()]}, ("EMAWeightAveraging", "checkpoints")),
+        ({"callbacks": [Averaging()]}, ("Averaging", "checkpoints")),
+        ({"val_check_interval": 0.5}, ("val_check_interval", "number of updates", "0.5")),
+        ({"val_check_interval": "00:00:00:01"}, ("val_check_interval", "number of updates")),
+        ({"gradient_clip_val": float("nan")}, ("gradient_clip_val", "finite", "nan")),
+        ({"gradient_clip_val": -1.0}, ("gradient_clip_val", "at least 0", "-1")),
     ],
 )
 def test_what_a_record_would_not_tell_is_refused(
@@ -342,6 +358,44 @@ def test_what_a_record_would_not_tell_is_refused(
     with pytest.raises(UserError) as refused:
         make_trainer({"max_steps": 8, "accelerator": "cpu"} | given, [], tmp_path, DurableIO())
     assert all(part in str(refused.value) for part in parts)
+
+
+def test_a_training_that_a_callback_ends_is_not_recorded(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = session.make_trainer
+    monkeypatch.setattr(
+        session, "make_trainer", lambda given, calls, *rest: original(given, [*calls, Early()], *rest)
+    )
+    recipe = tiny(**{"trainer.val_check_interval": 2})
+    with pytest.raises(UserError, match=r"ended after [34] of \d+ updates: a callback"):
+        run(recipe, seed=1, command="x")
+    assert not list(workshop.results.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"checkpoints.best": "val/loss", "checkpoints.average_last": 1}, "checkpoints.best val/loss needs"),
+        ({"stop": {"metric": "val/loss", "patience": 1}}, "stop.metric val/loss needs"),
+    ],
+)
+@pytest.mark.parametrize("without", [{"trainer.val_check_interval": 900}, {"trainer.limit_val_batches": 0}])
+def test_a_choice_by_validation_needs_one(
+    workshop: Workshop, settings: dict[str, Any], message: str, without: dict[str, int]
+) -> None:
+    with pytest.raises(UserError, match=message):
+        run(tiny(**settings, **without), seed=1, command="x")
+
+
+def test_checkpoints_of_a_recorded_run_that_were_kept_for_the_mean_alone_lose_their_optimiser(
+    workshop: Workshop,
+) -> None:
+    recipe = tiny(**{"checkpoints.every_steps": 2, "checkpoints.average_last": 3, "checkpoints.keep": 2})
+    run(recipe, seed=1, command="x")
+    saved = checkpoints(recipe.run_dir(1) / "checkpoints")
+    assert [fault(path) for path in saved] == [None] * 3
+    assert ["optimizer_states" in read(path) for path in saved] == [False, True, True]
 
 
 def test_no_validation_and_harmless_callbacks_are_supported(tmp_path: Path) -> None:

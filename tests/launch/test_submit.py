@@ -11,6 +11,7 @@ import os
 import stat
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +343,23 @@ def test_what_no_partition_starts_is_not_queued(
             with pytest.raises(UserError, match=message):
                 call(request("alpha/base", sbatch=options))
     assert (cluster.tasks() == []) == (message is not None)
+
+
+@pytest.mark.parametrize(
+    ("profile", "message"),
+    [
+        ("partition: gpu\nnodes: 9\n", "nodes: '9' .*8 in partition gpu"),
+        ("partition: gpu\nnodes: 8\ncpus_per_task: 65\n", "times nodes: '520' .*512 in partition gpu"),
+        ("partition: long\ncpus_per_task: 65\n", "tasks_per_node: '65' .*64 in partition long"),
+        ("partition: gpu,long\ncpus_per_task: 65\n", None),
+    ],
+)
+def test_what_no_partition_is_large_enough_for_is_not_queued(
+    world: World, cluster: FakeCluster, profile: str, message: str | None
+) -> None:
+    world.write("clusters/other.yaml", f'time: "01:00:00"\ngpus_per_node: 0\n{profile}')
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        dry_run(request("alpha/base", cluster="other"))
 
 
 def test_a_dry_run_asks_slurm_about_jobs_that_wait_for_none(chain: World, cluster: FakeCluster) -> None:

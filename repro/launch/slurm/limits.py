@@ -40,20 +40,27 @@ class Limits:
         Raises:
             UserError: names the key, its value and the limit of each partition.
         """
-        asked = {"MaxTime": ("time", profile.time), "MaxNodes": ("nodes", str(profile.nodes))}
+        cpus = profile.tasks_per_node * profile.cpus_per_task
+        asked: list[tuple[str, str, str | int]] = [
+            ("MaxTime", "time", profile.time),
+            ("MaxNodes", "nodes", profile.nodes),
+            ("TotalNodes", "nodes", profile.nodes),
+            ("MaxCPUsPerNode", "cpus_per_task times tasks_per_node", cpus),
+            ("TotalCPUs", "cpus_per_task times tasks_per_node times nodes", cpus * profile.nodes),
+        ]
         chosen = self.of(profile)
-        for limit, (key, value) in asked.items():
+        for limit, key, value in asked:
             allowed = {p["PartitionName"]: p.get(limit, "") for p in chosen}
             if chosen and all(text not in _NONE and _more(key, value, text) for text in allowed.values()):
                 words = ", ".join(f"{text} in partition {name}" for name, text in allowed.items())
                 raise UserError(
-                    f"{key}: {value!r} of the cluster profile {profile.name} is more than Slurm allows ({words}), so "
-                    "the jobs would never start; lower it, or choose another partition"
+                    f"{key}: {str(value)!r} of the cluster profile {profile.name} is more than Slurm allows "
+                    f"({words}), so the jobs would never start; lower it, or choose another partition"
                 )
 
 
-def _more(key: str, value: str, limit: str) -> bool:
-    return hours(value) > hours(limit) if key == "time" else int(value) > int(limit)
+def _more(key: str, value: str | int, limit: str) -> bool:
+    return hours(str(value)) > hours(limit) if key == "time" else int(value) > int(limit)
 
 
 def read_limits() -> Limits:

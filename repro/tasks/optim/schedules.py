@@ -18,14 +18,14 @@ class Noam(LambdaLR):
         factor: on the whole curve.
 
     Raises:
-        ValueError: ``warmup_steps`` is below 1.
+        ValueError: ``d_model`` or ``warmup_steps`` is below 1.
 
     Source: Vaswani et al. 2017, section 5.3, equation 3.
     """
 
     def __init__(self, optimizer: Optimizer, d_model: int, warmup_steps: int, factor: float = 1.0) -> None:
-        if warmup_steps < 1:
-            raise ValueError(f"warmup_steps must be at least 1, not {warmup_steps}")
+        if min(d_model, warmup_steps) < 1:
+            raise ValueError(f"d_model {d_model} and warmup_steps {warmup_steps} must be at least 1")
         super().__init__(optimizer, lambda done: factor * noam(done + 1, d_model, warmup_steps))
 
 

@@ -65,8 +65,10 @@ def test_factor_and_base_rate_multiply() -> None:
 
 
 def test_a_warmup_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"warmup_steps.*1, not 0"):
+    with pytest.raises(ValueError, match="warmup_steps 0 must be"):
         Noam(optimizer(), 512, 0)
+    with pytest.raises(ValueError, match="d_model 0 and"):
+        Noam(optimizer(), 0, 4)
 
 
 def test_constant() -> None:
