@@ -47,7 +47,7 @@ def _check_files(arguments: list[str]) -> None:
     for path in _values(arguments, "--config", "-c"):
         read_yaml(Path(path))
     for path in _values(arguments, "--ckpt_path"):
-        if path.endswith(".ckpt"):  # Lightning knows words like `last` too
+        if path.endswith(".ckpt"):  # Lightning also accepts words like `last`
             from repro.training.checkpoints import read
 
             read(Path(path))
