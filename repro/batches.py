@@ -1,6 +1,6 @@
 """The interface between data and tasks. Data and tasks import this module, never each other.
 
-Numbers that the plan of a batch knows are Python numbers, not tensors: branching on them needs no synchronisation.
+Numbers known from the plan of a batch are Python numbers, not tensors: branching on them needs no synchronisation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -70,7 +70,7 @@ class EventLog:
         self.size, self.written = len(content), time.monotonic()
 
     def append(self, kind: str, step: int, values: Mapping[str, object]) -> None:
-        """Appends one event. Where that fails, a line on stderr says so once, and the run goes on."""
+        """Appends one event. If that fails, one line on stderr reports it, and the run goes on."""
         self._waiting += encode(kind, step, values)
         self.written = time.monotonic()
         try:

@@ -121,7 +121,7 @@ def require_runnable(plan: "Plan") -> None:
     """Checks each run and looks for its stores, before anything is queued.
 
     Raises:
-        UserError: what the job would say when it starts.
+        UserError: a run could not start: the error with which its job would fail.
     """
     from repro.data.sets.weights.weight_data import open_weights
     from repro.experiment.session import rehearse

@@ -35,7 +35,7 @@ from repro.errors import (
 )
 
 Handler = Callable[[argparse.Namespace], int | None]
-EXIT_UNREAD = 128 + signal.SIGPIPE  # as a shell says of a command whose reader left
+EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
 FEW = 6  # choices that are listed whole in an error
 
 

@@ -53,7 +53,7 @@ def _check_files(arguments: list[str]) -> None:
                 f"{path} is a grid; `repro config` prints the recipe of one of its points: {', '.join(points)}"
             )
     for path in _values(arguments, "--ckpt_path"):
-        if path.endswith(".ckpt"):  # Lightning knows words like `last` too
+        if path.endswith(".ckpt"):  # Lightning also accepts words like `last`
             from repro.training.checkpoints import read
 
             read(Path(path))

@@ -81,7 +81,7 @@ def register(verbs: Verbs) -> None:
 
 
 def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
-    """The settings of each point of a grid, ``model.optimizer.lr=1e-3,1e-2``, behind those of all points.
+    """The settings of each point of a grid, ``model.optimizer.lr=1e-3,1e-2``, after those of all points.
 
     Raises:
         UserError: no dotted key, no value, or a key that is given twice.
@@ -290,7 +290,7 @@ def begin(words: list[str]) -> BaseProcess:
 
 
 def _called(words: list[str]) -> None:
-    """What ``python -m repro`` does; Lightning starts further ranks with the arguments in ``sys.argv``."""
+    """Runs ``repro`` as ``python -m repro`` does; Lightning starts further ranks with the arguments in ``sys.argv``."""
     for number in StopRequest.SIGNALS:  # the handlers of the parent would only note a signal
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     sys.argv[1:] = words
@@ -330,7 +330,7 @@ def require_writable(folder: Path) -> None:
     """Checks before training that the record can be written.
 
     Raises:
-        ReproError: as :func:`repro.record.write_atomic`.
+        ReproError: it cannot; see :func:`repro.record.write_atomic`.
     """
     probe = folder / f".writable-{os.getpid()}"
     write_atomic(probe, b"")

@@ -128,7 +128,7 @@ def show_runs(args: argparse.Namespace) -> None:
 
 
 def find_record(word: str) -> RunRecord:
-    """A record by run id or its beginning, run folder or file; of a run without one, what its events say.
+    """Finds a record by run id or its beginning, folder or file; for an unfinished run, makes one of its events.
 
     Raises:
         UserError: no run has that name (with the nearest run ids), or several begin with it.
@@ -192,12 +192,12 @@ def _named(word: str, records: Records) -> list[RunRecord]:
 
 
 def run_in(folder: Path) -> RunRecord | None:
-    """The record in a run's folder, or what its events say so far."""
+    """Returns the record in a run's folder; for an unfinished run, makes one of its events."""
     return finished_record(folder) or unfinished(folder)
 
 
 def unfinished(folder: Path) -> RunRecord | None:
-    """What the events of a run say so far, as a record; its scores are those of the last validation."""
+    """Makes a record of the events of an unfinished run; its scores are those of the last validation."""
     log, state = events.read(folder / EVENTS_FILE), status(folder)
     facts = next((event["config"] for event in reversed(log) if "config" in event), None)
     if not state or facts is None:

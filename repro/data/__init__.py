@@ -1,4 +1,4 @@
-"""Data: sources, stores, tokenisers, batches and LightningDataModules. Knows no model.
+"""Data: sources, stores, tokenisers, batches and LightningDataModules. Imports no model.
 
 The names below are loaded on first use, so that listing sources needs no torch.
 """

@@ -90,7 +90,7 @@ class Manifest:
         """Reads a manifest.
 
         Raises:
-            ValueError: not a manifest of this schema, or changed since it was written; says which.
+            ValueError: not a manifest of this schema, or changed since it was written; the message states which.
         """
         try:
             body = json.loads(content)

@@ -25,7 +25,7 @@ Columns = tuple[Array, Array, Array]  # ids of all rows, their offsets `(N + 1,)
 
 
 class StoreDataModule(DataModule):
-    """Data from a prepared store; beside what says which data, as in ``SpeechData(StoreDataModule, ExampleData)``.
+    """Data from a prepared store; combined with a kind of data: ``SpeechData(StoreDataModule, ExampleData)``.
 
     Attributes:
         store_name: name of the data set.
@@ -80,7 +80,7 @@ class TokenStoreDataModule(StoreDataModule):
     """Tokens from a prepared store, whose vocabulary must have ``vocab_size`` symbols.
 
     Attributes:
-        added_symbols: symbols that no tokeniser knows, counted in ``vocab_size``.
+        added_symbols: symbols that are in no tokeniser, counted in ``vocab_size``.
     """
 
     added_symbols: ClassVar[int] = 0

@@ -26,7 +26,7 @@ class Rungs:
         losses, weights: the largest differences of a loss and of a final weight; None without a run.
         sizes: published parameter counts with a recipe; ``equal`` agree, ``explained`` differ for a known reason.
         tests: tests by verdict, as of :func:`summarised`.
-        checks: checks of the code that came out as the paper says, and all with records.
+        checks: checks of the code whose outcome agrees with the paper, and all that have records.
         counted: published numbers that the paper is held to.
         numbers: counted numbers by verdict; those without one are left out.
         gpu_hours: price of the counted numbers that have no run, with three seeds; None where a recipe states no hours.

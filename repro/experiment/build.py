@@ -62,7 +62,7 @@ class Parts:
 
 
 def importable() -> tuple[str, ...]:
-    """What a YAML file may name: :data:`IMPORTABLE`, and the plugins of the project, which are imported."""
+    """Packages that a YAML file may name: :data:`IMPORTABLE`, and the plugins of the project, which are imported."""
     return *IMPORTABLE, *load_plugins()
 
 
@@ -79,7 +79,7 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
         meta: build the network on the meta device, without memory or initialisation.
 
     Raises:
-        UserError: a key that no constructor knows, a value of the wrong type or out of range.
+        UserError: a key that no constructor has, a value of the wrong type or out of range.
     """
     built = _instantiate(recipe, recipe.sections, meta)
     trainer = built.get("trainer") or Namespace()
@@ -152,7 +152,7 @@ def check_together(task: AnyTask, data: DataModule) -> None:
     """Checks that task and data fit each other, which constructors cannot check.
 
     Raises:
-        ValueError: they do not fit; says why.
+        ValueError: they do not fit; the message gives the reason.
     """
     if task.batch is not data.batch:
         raise ValueError(

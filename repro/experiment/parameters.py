@@ -68,7 +68,7 @@ def _size(module: nn.Module) -> int:
 
 
 def describe(counted: dict[str, Any], explanation: str | None = None) -> str:
-    """Describes a count for the terminal; ``explanation`` says why it differs from the published one."""
+    """Describes a count for the terminal; ``explanation`` states why it differs from the published one."""
     rows = [(name, f"{size:,}", "") for name, size in counted["parts"].items()]
     rows.append(("total", f"{counted['total']:,}", ""))
     if counted["trained"]:

@@ -36,7 +36,7 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
     Nothing is changed.
 
     Args:
-        saver: knows the folder and which checkpoints are averaged in the end.
+        saver: has the folder, and which checkpoints are averaged in the end.
         max_steps: of the whole run.
     """
     resume = Resume()

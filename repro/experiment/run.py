@@ -263,7 +263,7 @@ def reported(current: Run) -> Iterator[None]:
     try:
         yield
     except Preempted as stop:  # in the events already
-        if str(stop):  # one rank's; it is said now, since srun kills it once another has left
+        if str(stop):  # of one rank; reported now, since srun kills it once another has left
             print(f"repro: {stop}", file=sys.stderr, flush=True)
         leave(current)
         raise type(stop)() from stop

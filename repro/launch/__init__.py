@@ -1,4 +1,4 @@
 """Slurm: the runs that a target names, their cost, and the jobs that run them.
 
-Knows the command line (``repro run``), not the models; loads without torch.
+Uses the command line (``repro run``), not the models; loads without torch.
 """

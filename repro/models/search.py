@@ -219,7 +219,7 @@ class _Beams:
         return (sentences[:, None] * self.beam + parent[sentences]).flatten(), keep
 
     def result(self) -> Decoded:
-        """What was found, once all is done."""
+        """The hypotheses that were found, once the search has ended."""
         return decoded({name: values.flatten(0, 1) for name, values in self.found.items()}, self.n_best)
 
 

@@ -86,14 +86,14 @@ class DialogueModel(ExampleTask[TokenNetwork]):
 
     @property
     def vocabulary_size(self) -> int:
-        """Symbols that the network knows."""
+        """Number of symbols of the network's vocabulary."""
         return self.net.vocabulary.size
 
     def setup(self, stage: str) -> None:
         """Refuses data from which, or a machine on which, no replies could be made or compared.
 
         Raises:
-            UserError: says what to set.
+            UserError: a setting is missing; the message names it.
         """
         super().setup(stage)
         if self.generation is None:

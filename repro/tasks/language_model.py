@@ -38,7 +38,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     """Trains and scores a model of the next token over streams or blocks of text.
 
     A network whose mixers have a memory is trained on streams: what it keeps of a batch goes to the next one, without
-    gradient, until the data says that a stream or a document begins. Evaluation has memories of its own. A network
+    gradient, until a batch marks the start of a stream or document. Evaluation has memories of its own. A network
     whose mixers have no memory is scored without one: protocols are changed, and ``notes`` reports it.
 
     Args:
@@ -47,7 +47,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         schedule: maker of the schedule.
         protocol: how test and validation split are scored for the table.
         unit: what a token is; perplexity for words, bits for characters and bytes.
-        validation: how the validation split is scored during training; None: as ``protocol`` says.
+        validation: how the validation split is scored during training; None: as ``protocol``.
         protocols: further ways to score the final model, by name: ``test/ppl_<name>``.
         memory_as_input: in training, memories are as long as the rows of the batch (L' = L in every stage), whatever
             the network's setting.
@@ -135,7 +135,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
 
     @property
     def vocabulary_size(self) -> int:
-        """Symbols that the network knows."""
+        """Number of symbols of the network's vocabulary."""
         return self.net.vocabulary.size
 
     # --- training -----------------------------------------------------------------------------------------------

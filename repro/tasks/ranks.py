@@ -30,7 +30,7 @@ def gather_objects(item: Item) -> list[Item]:
 
 
 def together(act: Callable[[], Item]) -> Item:
-    """What an action returns on this rank; if it fails on a rank, all ranks raise the error of the first that failed.
+    """Result of an action on this rank; if it fails on a rank, all ranks raise the error of the first that failed.
 
     Raises:
         ReproError: the action's. Any other error ends its rank alone.
@@ -46,7 +46,7 @@ def together(act: Callable[[], Item]) -> Item:
 
 
 def by_rank_0(make: Callable[[], Item]) -> Item:
-    """What rank 0 makes, on every rank; the others make nothing. If it fails there, all ranks raise its error."""
+    """Returns what rank 0 makes on every rank; others make nothing. If it fails there, all ranks raise its error."""
     is_other = distributed.is_available() and distributed.is_initialized() and distributed.get_rank() > 0
     return cast(Item, gather_objects(together(lambda: None if is_other else make()))[0])
 

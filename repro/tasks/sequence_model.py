@@ -75,7 +75,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     @property
     def vocabulary_size(self) -> int:
-        """Symbols that the network knows."""
+        """Number of symbols of the network's vocabulary."""
         return self.net.vocabulary.size
 
     @property

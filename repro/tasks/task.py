@@ -81,7 +81,7 @@ class Task(LightningModule, Generic[Net]):
 
     @property
     def vocabulary_size(self) -> int | None:
-        """Symbols that the network knows; None where it knows none."""
+        """Number of symbols of the network's vocabulary; None without a vocabulary."""
         return None
 
     def validation(self) -> Evaluation:
@@ -93,7 +93,7 @@ class Task(LightningModule, Generic[Net]):
         return Evaluation("test"), Evaluation("val")
 
     def setup(self, stage: str) -> None:
-        """Tells the data, before loaders are made, what is evaluated; plain loaders in their place are left alone.
+        """Sets the evaluations of the data before loaders are made; plain loaders in their place are left unchanged.
 
         Each evaluation is counted here, so that one that the data cannot give is refused before training.
 

@@ -128,7 +128,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     @property
     def vocabulary_size(self) -> int:
-        """Symbols that the network knows."""
+        """Number of symbols of the network's vocabulary."""
         return self.net.vocabulary.size
 
     # --- training -----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class Curves(Callback):
         self._pending: dict[str, Any] = {"sums": [], "seconds": 0.0}
 
     def state_dict(self) -> dict[str, Any]:
-        pending = {"sums": [], "seconds": 0.0}  # on_save_checkpoint asks all ranks for theirs
+        pending = {"sums": [], "seconds": 0.0}  # on_save_checkpoint gathers those of all ranks
         return {"events": 0, "tokens": self.tokens, "wall_seconds": self.wall_seconds, "pending": pending}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

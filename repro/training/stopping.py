@@ -96,4 +96,4 @@ class Stopping(Callback):
             self.events.append("state", trainer.global_step, {"state": state})
         kind = Interrupted if by_user else Preempted
         message = f"asked to stop; {place}, the same command resumes from there"
-        raise kind(message if trainer.is_global_zero else "")  # one of all ranks says it
+        raise kind(message if trainer.is_global_zero else "")  # one rank reports for all

@@ -68,11 +68,11 @@ class DataModule(LightningDataModule, ABC):
 
     @abstractmethod
     def plan_epoch(self, epoch: int) -> Sequence[Any]:
-        """What the batches of an epoch for this rank are built from, micro-batches of a step one after another."""
+        """Plans this rank's batches of an epoch: one item for each micro-batch, those of a step one after another."""
 
     @abstractmethod
     def plan_evaluation(self, evaluation: Evaluation) -> Sequence[Any]:
-        """What this rank's batches of an evaluation are built from; one without rows where there is nothing for it.
+        """Plans this rank's batches of an evaluation; a rank without examples gets one batch without rows.
 
         Lightning passes over the evaluation on a rank without batches, where the other ranks would wait for it.
         """

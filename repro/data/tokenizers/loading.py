@@ -20,7 +20,7 @@ def _read_json(content: bytes) -> AnyTokenizer:
     try:
         kind = str(json.loads(content)["kind"])
     except (ValueError, KeyError, TypeError):
-        kind = ""  # the library says what is wrong
+        kind = ""  # the library's message states the fault
     return _KINDS.get(kind, ByteBpe)(content)
 
 
@@ -28,7 +28,7 @@ def load_subwords(path: Path) -> Subwords:
     """Reads a tokeniser file that a user gives.
 
     Raises:
-        UserError: as below, or it is not of subwords.
+        UserError: as :func:`load_tokenizer`, or the tokeniser is not of subwords.
     """
     tokenizer = load_tokenizer(path)
     if not isinstance(tokenizer, ByteBpe | SentencePiece):

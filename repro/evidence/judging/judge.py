@@ -1,6 +1,6 @@
 """The rules by which a number or a claim is judged, explained in ``docs/results.md``.
 
-A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule knows records,
+A *number* is a mean over seeds beside one published number. A *claim* is an order of rows. Neither rule uses records,
 recipes or files.
 """
 

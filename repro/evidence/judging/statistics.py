@@ -16,7 +16,7 @@ class Estimate:
     """Mean over seeds with its 95 % t-interval.
 
     Attributes:
-        low, high: ends of the interval; None where one run says nothing of the spread.
+        low, high: ends of the interval; None where a single run gives no estimate of the spread.
         variance: sample variance, None for one run.
     """
 

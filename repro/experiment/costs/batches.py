@@ -14,7 +14,7 @@ from repro.data.sets.translation.translation_data import TranslationData
 from repro.errors import UserError
 from repro.recipe import Config
 
-# Tokens of a sentence, where the data do not say: rows x tokens is what the recipe says, and decides the cost.
+# Tokens of a sentence, where the data do not state it: rows x tokens is set by the recipe and decides the cost.
 SENTENCE = 32
 
 
@@ -90,7 +90,7 @@ def whole_size(data: DataModule, seq_len: int | None = None) -> BatchSize:
             data.batch_tokens // steps, steps, counted=1.0 - min(data.context, steps - 1) / steps
         )
     assert isinstance(data, ExampleData)
-    known = "n_targets" in vars(data)  # else only the store knows: all
+    known = "n_targets" in vars(data)  # else only the store has it: all
     return BatchSize(
         data.batch_size, data.seq_len, counted=min(1.0, data.n_targets / data.seq_len) if known else 1.0
     )

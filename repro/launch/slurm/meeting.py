@@ -1,4 +1,4 @@
-"""``repro doctor --cluster``: a job of seconds tells whether a run on several nodes of a cluster could work."""
+"""``repro doctor --cluster``: a job of seconds checks whether a run on several nodes of a cluster can work."""
 
 import os
 import shutil
@@ -49,7 +49,7 @@ def meet(cluster: str) -> list[str]:
         cluster: name of a profile.
 
     Returns:
-        What each node said, sorted.
+        The line of each node, sorted.
 
     Raises:
         UserError: no such profile, or Slurm refuses the job.

@@ -190,7 +190,7 @@ def never_starts(reason: str) -> bool:
 
 
 def _last_words(entry: RunEntry) -> str:
-    """The last line in a job's log by which the batch script or `repro` says why it ended; empty without one."""
+    """The last line in a job's log in which the batch script or `repro` states why it ended; empty without one."""
     text = (Tail(entry.log, 50).read(last=True) if entry.log else None) or ""
     lines = re.findall(r"^(?:\d+: )?(repro: .*|not (?:requeued|started): .*)$", text, re.MULTILINE)
     return lines[-1].removeprefix("repro: ")[:300] if lines else ""

@@ -78,7 +78,7 @@ class WeightedShortcut(nn.Module):
     Attributes:
         omega: ``(D,)``, ones until :meth:`begin`.
         begun: what omega began with, a scalar; 0 until then. Part of the state, so that a network which was saved
-            still knows that it was begun, and with what.
+            still states that it was begun, and with what.
 
     Source: Liu et al. 2020, section 5; a vector although it begins as a number, as in the authors' code.
     """

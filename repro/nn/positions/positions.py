@@ -211,7 +211,7 @@ class Concatenated(InputPositions):
 
 
 class NoPositions(InputPositions):
-    """Leaves token vectors alone: the mixer knows about order."""
+    """Leaves token vectors unchanged: the mixer represents order."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()

@@ -230,7 +230,7 @@ def _projections(
 
     Args:
         widths: of the vectors of each cluster.
-        one_width: whether clusters do not narrow; of a single one it cannot be told from its width.
+        one_width: whether clusters do not narrow; the width of a single cluster does not show it.
         token_width: channels of what the model takes in.
         d_model: channels of its hidden states.
         tied: for each cluster, whether ``down`` is ``up``.

@@ -48,7 +48,7 @@ def markdown(
         document: its blocks.
         plots: path of the plots relative to the document.
         tables: path of the other documents relative to it, with a slash at the end; None where there are none.
-        notice: whether the first line says that the file is generated.
+        notice: whether the first line states that the file is generated.
     """
     return _template("md").render(document=document, plots=plots, tables=tables, notice=notice)
 

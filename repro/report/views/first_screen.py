@@ -32,7 +32,7 @@ HEADER = (
 
 
 def summary(found: Evidence) -> Document:
-    """What is shown, the lines of rungs, and the picture of the training runs that were compared."""
+    """Returns what the evidence shows, the lines of rungs, and the picture of the training runs that were compared."""
     document: Document = [
         Paragraph(shown(found)),
         rungs_grid(found, found.papers),
@@ -43,7 +43,7 @@ def summary(found: Evidence) -> Document:
 
 
 def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
-    """What the project is, the first screen, the picture and the tests of each paper, and the words of verdicts."""
+    """The project in short, the first screen, the picture and the tests of each paper, and the words of verdicts."""
     document: Document = [Heading(1, "repro"), Paragraph(PARAGRAPHS["what"]), Code(COMMANDS), *summary(found)]
     document += [Figure(plot.name, plot.caption) for plot in plots if plot.name == ALL]
     for paper in found.papers:

@@ -121,7 +121,7 @@ def _body(found: Evidence, one: Tested) -> Document:
 
 
 def _rows(one: Tested) -> Grid:
-    """What was run, best first as the paper prints it."""
+    """The runs of the test, in the order of the paper, best first."""
     rows = []
     for s, effect in zip_longest(one.results, one.effects):
         seeds = f"{len(s.scores)} of {len(one.test.seeds_of(s.row))}"
@@ -156,7 +156,7 @@ def _attempts(found: Evidence, one: Tested) -> Grid:
 
 
 def _facts(one: Tested) -> list[str]:
-    """What was declared."""
+    """The declaration of the test."""
     test, level, tuned = one.test, one.test.competent, one.test.tuned
     facts = [
         f"Measured: {test.measured}; margin {one.margin or 'none'}; declared {test.declared or 'not yet'}"

@@ -34,7 +34,7 @@ def peak_flops(device: str, precision: str, tf32: bool = False) -> float | None:
     """Floating-point operations a second that one device does at most; None for one that is not known.
 
     Args:
-        device: its name, as CUDA says it.
+        device: its name, as CUDA reports it.
         precision: the Trainer's: ``32-true``, ``bf16-mixed``, ``16-true``, ...
         tf32: whether products of 32-bit floats may be rounded.
     """

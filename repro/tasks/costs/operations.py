@@ -17,7 +17,7 @@ _INDEXED = (_ATEN.index_select.default, _ATEN.gather.default, _ATEN.embedding.de
 
 
 class Operation(NamedTuple):
-    """What one kernel does.
+    """The work of one kernel.
 
     Attributes:
         kind: ``attention`` for a fused kernel of attention, ``product`` for a product of matrices or a convolution,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler says on every use that it begins and ends
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler prints two lines at each use
 
 
 def peak_bytes(work: Callable[[], Any], device: torch.device | None = None) -> int:

@@ -25,7 +25,7 @@ class Generation:
         temperature: divides the log-probabilities, above 0.
         max_new: most tokens of a reply.
         history: number of earlier utterances that a reply needs, at least 0.
-        synonyms: METEOR knows synonyms, from WordNet on disk.
+        synonyms: METEOR matches synonyms, from WordNet on disk.
 
     Raises:
         ValueError: a number out of range.

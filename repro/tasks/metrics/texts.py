@@ -115,7 +115,7 @@ def require_wordnet(synonyms: bool) -> None:
         synonyms: whether WordNet is needed.
 
     Raises:
-        UserError: says what to install or to set.
+        UserError: something is missing; the message states what to install or to set.
     """
     try:
         import nltk

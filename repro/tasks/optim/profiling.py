@@ -38,7 +38,7 @@ def profile(task: LightningModule, net: nn.Module) -> None:
         net: its network.
 
     Raises:
-        ReproError: the pass cannot be made, or only some shortcuts have begun, on every rank; says why.
+        ReproError: the pass cannot be made, or only some shortcuts have begun, on every rank; gives the reason.
 
     Deviation: from the authors' code, which runs one GPU's share of a batch in a run of its own. Here numbers do not
     depend on the number of GPUs, at the price of memory for one sublayer's activations over a whole global batch.

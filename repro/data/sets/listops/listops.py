@@ -88,7 +88,7 @@ def read_trees(file: TextFile) -> Trees:
     The round brackets of the published files are redundant and are dropped.
 
     Raises:
-        UserError: the first line that is no tree with a value; says what is wrong.
+        UserError: a line is not a tree with a value; the message names the first one and its fault.
     """
     lines = iter(file)
     names = next(lines, "").split("\t")

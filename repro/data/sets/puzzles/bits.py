@@ -141,7 +141,7 @@ class BitXorData(ExampleData):
     """:class:`BitXor`; chance is 50 %.
 
     There are only ``4^bits`` examples, 1,024 of two strings of 5. Training draws from all of them, and every split is
-    all of them, so accuracy says what was learned by heart; the paper, too, tests on examples drawn anew from the same.
+    all of them, so accuracy measures what was memorised; the paper, too, tests on examples drawn anew from the same.
 
     Args:
         batch_size: examples of the global batch.

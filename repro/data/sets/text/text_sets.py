@@ -1,6 +1,6 @@
 """Kinds of text for language models, and how their text becomes rows of tokens: from files, the hub, or this Python.
 
-Works piece by piece. The raw text is not copied: the manifest has its SHA-256 and says so.
+Works piece by piece. The raw text is not copied: the manifest contains its SHA-256 and this fact.
 """
 
 import hashlib
@@ -105,10 +105,10 @@ class TextSet(DataSet):
         line_end: word for the end of a line.
         unknown: word for words out of the vocabulary.
         vocabulary: names of a file with the official words, which the level ``words`` needs.
-        sentences: a line is a sentence whose neighbours mean nothing; the store knows where each begins.
+        sentences: each line is a sentence without context; the store contains where each begins.
         seen_bytes: only bytes that occur in training are symbols; else all 256 are.
         strip_lines: blanks at the ends of lines are no characters.
-        documents: what the store knows the beginnings of: files, or the articles in them
+        documents: the units whose beginnings the store contains: files, or the articles in them
             (:func:`articles`); None for a text without documents.
     """
 

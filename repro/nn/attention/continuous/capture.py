@@ -100,7 +100,7 @@ class MemoryCapture:
     def short(self) -> Tensor | None:
         """Weights of the short-term mixer, ``(H, R, S)``: of the last R queries, over the S tokens up to the last one.
 
-        None where the mixer makes no table, as :func:`repro.nn.attention_capture.capture_attention` says.
+        None where the mixer makes no table, see :func:`repro.nn.attention_capture.capture_attention`.
         """
         heads: list[Tensor] = []
         for table in self._tables:  # the last queries come first

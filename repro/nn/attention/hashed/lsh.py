@@ -48,7 +48,7 @@ class LSHAttention(nn.Module, Hashes):
 
     Laws I and II hold where the sequence fits into one chunk, or into two with R = 1, ``across_buckets`` and ``wrap``,
     as far as buckets do not change: for ``rounds=0``, for ``across_buckets``, or for given bucket ids. Elsewhere a
-    token moves the borders of chunks and so may change *earlier* outputs; benchmarks/README.md says how often and how
+    token moves the borders of chunks and so may change *earlier* outputs; benchmarks/README.md states how often and how
     much.
 
     Args:
