@@ -37,8 +37,8 @@ def plugin_files() -> dict[str, list[Path]]:
 
 def _files_of(name: str, file: Path) -> list[Path]:
     spec = sys.modules[name].__spec__ if name in sys.modules else importlib.util.find_spec(name)
-    beside = file.parent.resolve()  # a job's code is a link to its snapshot
-    other = spec is not None and not Path(spec.origin or "").resolve().is_relative_to(beside)
+    folder = file.parent.resolve()  # a job's code is a link to its snapshot
+    other = spec is not None and not Path(spec.origin or "").resolve().is_relative_to(folder)
     if other or name in sys.stdlib_module_names or name == "repro":
         raise UserError(f"{file}: {name!r} is the name of another package; rename the plugin")
     module, package = file.with_name(f"{name}.py"), file.parent / name

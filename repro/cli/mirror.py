@@ -51,14 +51,14 @@ def sync_runs(args: argparse.Namespace) -> int:
 
     if args.watch is not None and (args.json or args.dry_run or not 1 <= args.watch <= 86400):
         raise UserError("--watch takes 1 to 86400 seconds, and neither --json nor --dry-run")
-    meant = _meant(args.runs)
-    if not args.dry_run and (meant or args.watch):
+    requested = _requested(args.runs)
+    if not args.dry_run and (requested or args.watch):
         connect()
     if args.watch is not None:
-        watch(lambda: _meant(args.runs), args.watch, lambda result: print(result.line, flush=True))
+        watch(lambda: _requested(args.runs), args.watch, lambda result: print(result.line, flush=True))
         return EXIT_OK
     results = []
-    for run, folder in meant.items():
+    for run, folder in requested.items():
         results.append(sync(run, folder, args.dry_run))
         if not args.json:
             print(results[-1].line, flush=True)
@@ -70,7 +70,7 @@ def sync_runs(args: argparse.Namespace) -> int:
     return EXIT_OK if all(result.state in good for result in results) else EXIT_FAILED
 
 
-def _meant(words: list[str]) -> dict[str, Path]:
+def _requested(words: list[str]) -> dict[str, Path]:
     """Returns the requested runs that have rows, with their folders."""
     from repro.launch.status.run_index import everything, select
     from repro.mirror.sync import waits

@@ -38,13 +38,13 @@ _COMMON: dict[str, Any] = {"title": "your own", "licence": "that of your files",
 def own_data_sets() -> dict[str, DataSet]:
     """The data sets of the data folder that were prepared with ``--kind``, by name."""
     names = sorted(path.parent.name for path in data_dir().glob(f"*/{FILE}"))
-    return {name: made(name, facts) for name in names if (facts := kept_facts(name))}
+    return {name: make_data_set(name, facts) for name in names if (facts := kept_facts(name))}
 
 
 def own_data_set(name: str) -> DataSet | None:
     """The data set of that name that was prepared with ``--kind``; None where there is none."""
     facts = kept_facts(name)
-    return made(name, facts) if facts else None
+    return make_data_set(name, facts) if facts else None
 
 
 def kept_facts(name: str) -> dict[str, Any] | None:
@@ -58,7 +58,7 @@ def kept_facts(name: str) -> dict[str, Any] | None:
         return None
     try:
         facts = dict(json.loads(path.read_bytes()))
-        made(name, facts)
+        make_data_set(name, facts)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error!r}); delete its folder, and prepare it again") from None
     return facts
@@ -105,7 +105,7 @@ def hash_of(folder: Path, pattern: str) -> str:
     return sha256_of(f"{p.relative_to(folder)} {sha256_of_file(p)}\n".encode() for p in paths)
 
 
-def made(name: str, facts: dict[str, Any]) -> DataSet:
+def make_data_set(name: str, facts: dict[str, Any]) -> DataSet:
     """The data set of some facts; see :func:`facts_of`."""
     if facts["kind"] == "pairs":
         names = {VAL: (("val.{part}", "valid.{part}"),)}

@@ -7,7 +7,7 @@ from typing import Any
 
 from repro.data import store
 from repro.data.data_set import Options
-from repro.data.own import facts_of, kept_facts, made, own_data_set, write_facts
+from repro.data.own import facts_of, kept_facts, make_data_set, own_data_set, write_facts
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
 from repro.data.store import store_path, variants
 from repro.errors import UserError
@@ -71,7 +71,7 @@ def prepare(
     if kind is None and from_dir is not None:
         kind = (kept_facts(name) or {}).get("kind")
     facts = facts_of(name, kind, from_dir) if kind is not None else None
-    data_set = find_data_set(name) if facts is None else made(name, facts)
+    data_set = find_data_set(name) if facts is None else make_data_set(name, facts)
     options = Options(from_dir, vocab_size, size, tokenizer, level)
     data_set.check_options(options)
     variant = data_set.variant(options)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from repro.evidence.derived import Pair, Sources, derive, without
+from repro.evidence.derived import Pair, Sources, derive, explain_missing
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.goals import Goal, goals_of
 from repro.evidence.judging.judge import judge_number
@@ -163,7 +163,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
         estimate=estimate([value for _, value in values]) if values else None,
         unit=metric.unit,
     )
-    why = without(rule, len(values), len(measured)) if complete else ""
+    why = explain_missing(rule, len(values), len(measured)) if complete else ""
     if why and not values:
         return Cell(goal, derived, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes

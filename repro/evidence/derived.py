@@ -135,7 +135,7 @@ def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, flo
     return [(step, value) for step, value in curve if value is not None]
 
 
-def without(rule: Derivation, made: int, runs: int) -> str:
+def explain_missing(rule: Derivation, made: int, runs: int) -> str:
     """Explains why some runs have no value; empty where all have one."""
     if rule.take in OVER_SEEDS or made == runs:
         return "" if made else "a spread needs two runs"

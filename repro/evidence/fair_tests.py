@@ -249,7 +249,7 @@ class Untested(Model):
     why: str = ""
 
     @model_validator(mode="after")
-    def _says_why(self) -> Self:
+    def _not_empty(self) -> Self:
         if not str(self):
             raise ValueError("say what a test would need: `missing`, `core_hours`, `gpu_hours` or `why`")
         return self

@@ -24,7 +24,7 @@ from repro.models.generate import continue_prompt, sample
 from repro.nn.layers.folding import fold
 from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.positions.positions import longest_window
-from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, knows_memory
+from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory_settings
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
 from repro.tasks.dialogue import DialogueModel
@@ -68,7 +68,7 @@ class Trained:
 
         Mixers that keep every token are unchanged.
         """
-        if not isinstance(self.task, LanguageModel) or not knows_memory(self.task.module):
+        if not isinstance(self.task, LanguageModel) or not has_memory_settings(self.task.module):
             return AS_BUILT
         tested = self.task.protocols[""]
         return tested.settings if tested.mem_len else CallSettings(memory=MemorySettings(self.seq_len))

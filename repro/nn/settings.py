@@ -88,7 +88,7 @@ def has_memory(model: nn.Module) -> bool:
     return any(module.memory.mem_len > 0 for module in model.modules() if isinstance(module, Remembers))
 
 
-def knows_memory(model: nn.Module) -> bool:
+def has_memory_settings(model: nn.Module) -> bool:
     """Whether any mixer of the model has memory settings at all."""
     return any(isinstance(module, Remembers) for module in model.modules())
 
@@ -99,6 +99,6 @@ def rereads(model: nn.Module) -> bool:
     return all(module.rereads for module in mixers if module.memory.mem_len > 0)
 
 
-def knows_hashing(model: nn.Module) -> bool:
+def has_hashing(model: nn.Module) -> bool:
     """Whether any mixer of the model hashes."""
     return any(isinstance(module, Hashes) for module in model.modules())

@@ -65,8 +65,8 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
         of_place = alike[experiment, scale]
         for hashed in sorted(of_place, key=lambda one: [_in_order(configs[one].get(key)) for key in keys]):
             config, same = configs[hashed], of_place[hashed]
-            beside = "" if keys else settings(same[0])
-            run = " ".join(filter(None, (experiment, scale if several else "", beside)))
+            changes = "" if keys else settings(same[0])
+            run = " ".join(filter(None, (experiment, scale if several else "", changes)))
             here = [key for key in shown if key in keys or key in config]
             named = {_name(key, shown): text.word(config.get(key, text.NOTHING)) for key in here}
             groups.append(RunGroup(({"run": run} if len(places) > 1 or not keys else {}) | named, same))

@@ -11,7 +11,7 @@ from repro.errors import UserError
 from repro.nn import FullAttention, LocalAttention, LSHAttention, ResidualStack
 from repro.nn.mixer import State, detach, reset_rows, tree_map
 from repro.nn.positions.positions import longest_window
-from repro.nn.settings import CallSettings, MemorySettings, has_memory, knows_memory, rereads
+from repro.nn.settings import CallSettings, MemorySettings, has_memory, has_memory_settings, rereads
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.language.protocols import Protocol
 from repro.tasks.metrics.errors import Accuracy
@@ -73,7 +73,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         super().__init__(net, optimizer, schedule)
         self.protocols = {"": protocol, **(protocols or {})}
         self.validation_protocol = validation or protocol
-        if not knows_memory(net):
+        if not has_memory_settings(net):
             mem_len = max(item.mem_len for item in (*self.protocols.values(), self.validation_protocol))
             if mem_len:
                 self.notes.append(

@@ -14,7 +14,7 @@ from repro.errors import UserError
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.hashed.hashing import Hashing
 from repro.nn.mixer import MixerOutput
-from repro.nn.settings import AS_BUILT, CallSettings, knows_hashing
+from repro.nn.settings import AS_BUILT, CallSettings, has_hashing
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import Accuracy
@@ -70,7 +70,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
             raise ValueError(f"segment must be at least 1, not {segment}")
         self.segment = segment
         self.hashings = hashings or {}
-        if self.hashings and not knows_hashing(net):
+        if self.hashings and not has_hashing(net):
             raise ValueError(f"hashings {', '.join(self.hashings)}: no mixer of this network hashes")
 
     @property

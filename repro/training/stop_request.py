@@ -25,20 +25,20 @@ class StopRequest:
         self.is_requested = False
         self.by_user = False
         self._pid = os.getpid()
-        self._before: dict[signal.Signals, Any] = {}
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopRequest":
         if threading.current_thread() is threading.main_thread():  # the only one that may set handlers
-            self._before = {number: signal.signal(number, self._ask) for number in self.SIGNALS}
+            self._previous = {number: signal.signal(number, self._handle) for number in self.SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
-        self._before = {}
+        self._previous = {}
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.is_requested = True
         if number == signal.SIGINT and os.getpid() == self._pid:
             self.by_user = True
-            signal.signal(number, self._before[signal.SIGINT])
+            signal.signal(number, self._previous[signal.SIGINT])

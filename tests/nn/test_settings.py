@@ -27,9 +27,9 @@ from repro.nn.settings import (
     AS_BUILT,
     CallSettings,
     MemorySettings,
+    has_hashing,
     has_memory,
-    knows_hashing,
-    knows_memory,
+    has_memory_settings,
 )
 
 OTHER = CallSettings(MemorySettings(2), Hashing(0))
@@ -40,8 +40,11 @@ def test_what_a_model_knows() -> None:
     hashed, full = LSHAttention(8, 2), FullAttention(8, 2)
     made = {"relative": relative, "infused": infused, "hashed": hashed, "full": full}
     assert {name for name, mixer in made.items() if has_memory(nn.ModuleList([mixer, full]))} == {"relative"}
-    assert {n for n, mixer in made.items() if knows_memory(nn.Sequential(mixer))} == {"relative", "infused"}
-    assert {name for name, mixer in made.items() if knows_hashing(nn.Sequential(mixer))} == {"hashed"}
+    assert {n for n, mixer in made.items() if has_memory_settings(nn.Sequential(mixer))} == {
+        "relative",
+        "infused",
+    }
+    assert {name for name, mixer in made.items() if has_hashing(nn.Sequential(mixer))} == {"hashed"}
 
 
 @pytest.mark.parametrize(

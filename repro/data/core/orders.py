@@ -317,7 +317,7 @@ class DocumentRows:
     seq_len: int
     rows: int = 1
 
-    def until(self, n_targets: int) -> "DocumentRows":
+    def up_to(self, n_targets: int) -> "DocumentRows":
         """The blocks of the first ``n_targets`` targets of the text."""
         inside = self.offsets[self.offsets <= n_targets]
         return DocumentRows(np.append(inside, n_targets + 1), self.seq_len, self.rows)

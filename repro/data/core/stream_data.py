@@ -274,7 +274,7 @@ class StreamData(DataModule):
         if cut.batches is not None:
             return InRandomWindows(cut.rows, cut.batches, cut.seq_len, n_targets, (self.seed,))
         if cut.documents:
-            return DocumentRows(self.documents(split), cut.seq_len, cut.rows).until(n_targets)
+            return DocumentRows(self.documents(split), cut.seq_len, cut.rows).up_to(n_targets)
         if cut.stride is None:
             return InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
         return Windows(cut.rows, cut.stride, cut.seq_len, n_targets)

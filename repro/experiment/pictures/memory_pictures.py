@@ -37,7 +37,7 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
             :func:`repro.experiment.trained.load_with_data`.
     """
     _, parts = load_with_data(word, scale, seed)
-    if not _knows_memory(parts.task):
+    if not _has_memory(parts.task):
         raise UserError(f"{word}: no layer of its network has a continuous memory that could be shown")
     parts.data.setup("test")
     captures = read_example(parts.task, parts.data)
@@ -62,7 +62,7 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
     Returns:
         By layer; only those whose memory was read. Empty where no example of the data can be read by itself.
     """
-    if not isinstance(task, EvaluatedTask) or not _knows_memory(task):
+    if not isinstance(task, EvaluatedTask) or not _has_memory(task):
         return {}
     evaluation = task.tests()[0]
     cut = evaluation.selection
@@ -88,7 +88,7 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
     }
 
 
-def _knows_memory(task: AnyTask) -> bool:
+def _has_memory(task: AnyTask) -> bool:
     return any(isinstance(module, ContinuousMemory) for module in task.module.modules())
 
 

@@ -28,7 +28,7 @@ class Limits:
     partitions: Sequence[Mapping[str, str]] = ()
     settings: Mapping[str, str] | None = None
 
-    def of(self, profile: Profile) -> list[Mapping[str, str]]:
+    def partitions_of(self, profile: Profile) -> list[Mapping[str, str]]:
         """The partitions in which a profile's jobs wait; none where they are not known."""
         names = profile.partition.split(",") if profile.partition else None
         chosen = [p for p in self.partitions if names is None or p["PartitionName"] in names]
@@ -48,7 +48,7 @@ class Limits:
             ("MaxCPUsPerNode", "cpus_per_task times tasks_per_node", cpus),
             ("TotalCPUs", "cpus_per_task times tasks_per_node times nodes", cpus * profile.nodes),
         ]
-        chosen = self.of(profile)
+        chosen = self.partitions_of(profile)
         for limit, key, value in asked:
             allowed = {p["PartitionName"]: p.get(limit, "") for p in chosen}
             if chosen and all(text not in _NONE and _more(key, value, text) for text in allowed.values()):

@@ -67,12 +67,12 @@ def meet(cluster: str) -> list[str]:
         ["sbatch", "--wait", "--parsable", str(script)], environment(profile, os.environ), PATIENCE_S
     )
     (folder / "code").unlink()  # so that `repro clean` takes the snapshot
-    said = _log(folder / "logs")
-    if done.returncode and not said:
+    lines = _log(folder / "logs")
+    if done.returncode and not lines:
         raise UserError(f"sbatch: {complaint(done)}; look at the cluster profile {cluster}")
     if done.returncode:
-        raise Unmet(f"the job failed: {said[-1]}; its log is in {folder / 'logs'}")
-    return sorted(said)
+        raise Unmet(f"the job failed: {lines[-1]}; its log is in {folder / 'logs'}")
+    return sorted(lines)
 
 
 def _log(folder: Path) -> list[str]:

@@ -59,7 +59,7 @@ class RunFacts:
     cancelled: str | None = None
 
     @property
-    def own(self) -> Mapping[str, Any]:
+    def own_status(self) -> Mapping[str, Any]:
         """The status if this job wrote it, not an earlier one."""
         return self.status if self.status.get("job") == self.job else {}
 
@@ -91,7 +91,7 @@ def judge(facts: RunFacts) -> str:
         return _local(facts)
     if facts.ended in FINAL:
         return _accounted(facts, str(facts.ended))
-    state = facts.own.get("state")
+    state = facts.own_status.get("state")
     if not facts.queue_known:
         return "submitted" if state is None else "requeued" if state == "requeue" else str(state)
     if state is None:  # sacct may go on telling that a task is PENDING which was cancelled out of its array
@@ -100,9 +100,9 @@ def judge(facts: RunFacts) -> str:
 
 
 def _in_queue(facts: RunFacts, queued: Queued) -> str:
-    state = facts.own.get("state")
+    state = facts.own_status.get("state")
     if queued.state in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"):
-        return "requeued" if queued.restarts or facts.own else "queued"
+        return "requeued" if queued.restarts or facts.own_status else "queued"
     if queued.state == "SUSPENDED":
         return "suspended"
     began, updated = moment(queued.start), moment(facts.status.get("updated"))
@@ -115,7 +115,7 @@ def _in_queue(facts: RunFacts, queued: Queued) -> str:
 
 
 def _accounted(facts: RunFacts, ended: str) -> str:
-    state = facts.own.get("state")
+    state = facts.own_status.get("state")
     if ended in ("FAILED", "COMPLETED") and state in ("requeue", "stopped", "failed"):
         return "failed" if state == "failed" else "stopped"
     if ended == "COMPLETED":
@@ -150,28 +150,28 @@ def is_held(folder: Path) -> bool:
 
 def explain(facts: RunFacts, state: str) -> str:
     """Returns a line with the problem of a run and the remedy; empty without a problem."""
-    message = " ".join(str(facts.own.get("message") or "").split())
+    message = " ".join(str(facts.own_status.get("message") or "").split())
     run, job = facts.entry.run, facts.job
     resume = f"{'`repro submit`' if job else 'the same command'} resumes from its last checkpoint"
     logs = f"`repro logs {run}` may show why"
     slurm = f"Slurm says {facts.ended or 'nothing'}"
-    said = _last_words(facts.entry)
+    last_line = _last_line(facts.entry)
     if state == "failed":
-        return message or (f"{slurm}; {said or logs}" if job else "")
+        return message or (f"{slurm}; {last_line or logs}" if job else "")
     if state == "lost" and job is None:
         return f"it ended without a message; {resume}"
     if state == "lost":
-        step = "without a message" if facts.own else "before the run began"
-        return f"job {job} left the queue {step}, {slurm}; {said or logs}; {resume}"
+        step = "without a message" if facts.own_status else "before the run began"
+        return f"job {job} left the queue {step}, {slurm}; {last_line or logs}; {resume}"
     if state in ("timeout", "node failed"):
         return resume
     if state == "out of memory":
         return f"give it more memory in the cluster profile; {resume}"
-    if state == "stopped" and facts.own.get("state") == "requeue":
-        last_step = facts.own.get("step")
-        stuck = last_step is not None and last_step == facts.own.get("resumed_from")
+    if state == "stopped" and facts.own_status.get("state") == "requeue":
+        last_step = facts.own_status.get("step")
+        stuck = last_step is not None and last_step == facts.own_status.get("resumed_from")
         place = f", at step {last_step} where it began: raise `time`" if stuck else ""
-        why = f" ({said})" if said.startswith("not requeued") and not stuck else ""
+        why = f" ({last_line})" if last_line.startswith("not requeued") and not stuck else ""
         return f"it saved itself and was not requeued{place}{why}; {resume}"
     reason = facts.queued.reason if facts.queued else ""
     if state in ("queued", "requeued") and reason == "DependencyNeverSatisfied":
@@ -189,7 +189,7 @@ def never_starts(reason: str) -> bool:
     return reason.endswith(_NEVER)
 
 
-def _last_words(entry: RunEntry) -> str:
+def _last_line(entry: RunEntry) -> str:
     """The last line in a job's log in which the batch script or `repro` states why it ended; empty without one."""
     text = (Tail(entry.log, 50).read(last=True) if entry.log else None) or ""
     lines = re.findall(r"^(?:\d+: )?(repro: .*|not (?:requeued|started): .*)$", text, re.MULTILINE)

@@ -179,7 +179,7 @@ def cancelled(submission: Submission) -> dict[str, str]:
 
 def _row(facts: RunFacts, state: str) -> RunState:
     status, queued, entry = facts.status, facts.queued, facts.entry
-    own = facts.own or (status if facts.recorded else {})
+    own = facts.own_status or (status if facts.recorded else {})
     moving = own if state in UNDER_WAY else {}
     attempt = status.get("attempt")
     counts = [n for n in (attempt and attempt - 1, queued.restarts if queued else None) if n is not None]

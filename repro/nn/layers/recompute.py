@@ -155,15 +155,15 @@ def _undo(
 
 
 def _gradients(
-    mixed: MixerOutput, of: list[Tensor], grad: Tensor, grad_aux: Tensor | None
+    mixed: MixerOutput, inputs: list[Tensor], grad: Tensor, grad_aux: Tensor | None
 ) -> list[Tensor | None]:
     pairs = [(mixed.y, grad), (mixed.aux, grad_aux)]
     needed = [(y, g.to(y.dtype)) for y, g in pairs if y is not None and g is not None and y.requires_grad]
-    places = [i for i, tensor in enumerate(of) if tensor.requires_grad]
-    gradients: list[Tensor | None] = [None] * len(of)
+    places = [i for i, tensor in enumerate(inputs) if tensor.requires_grad]
+    gradients: list[Tensor | None] = [None] * len(inputs)
     if needed:
         outputs, weights = zip(*needed, strict=True)
-        got = torch.autograd.grad(outputs, [of[i] for i in places], weights, allow_unused=True)
+        got = torch.autograd.grad(outputs, [inputs[i] for i in places], weights, allow_unused=True)
         for i, g in zip(places, got, strict=True):
             gradients[i] = g
     return gradients

@@ -126,8 +126,8 @@ def _rows(one: Tested) -> Grid:
     for s, effect in zip_longest(one.results, one.effects):
         seeds = f"{len(s.scores)} of {len(one.test.seeds_of(s.row))}"
         ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
-        beside = effect_words(effect) if effect else text.NOTHING
-        cells = (s.label, s.relation, text.printed(s.published), ours, seeds, beside)
+        ahead = effect_words(effect) if effect else text.NOTHING
+        cells = (s.label, s.relation, text.printed(s.published), ours, seeds, ahead)
         rows.append((*cells, s.run.run, s.config[:8] or text.NOTHING))
     titles = ("Row, best first", "Claimed", "Paper", "Ours ± 95 %", "Seeds", "Ahead of the next by (95 %)")
     return Grid((*titles, "Experiment", "Configuration"), tuple(rows), frozenset({2, 3, 4}))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from repro.nn.connections import Connection
 from repro.record import Measurement
 from repro.tasks.costs.flops import FlopCounter
-from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.costs.measuring import Measuring, measurement, slope
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 Costs = dict[str, dict[int, float]]  # {what: {length or width: how much}}
@@ -131,7 +131,7 @@ class LayerCosts(Measuring[Connection]):
                 name = {"milliseconds": "time"}.get(cost, cost)
                 exponent = slope(sizes, [values[size] for size in sizes])
                 fit = {"exponent_of": f"cost/{cost}", "by": key, f"{key}s": sizes}
-                results.append(taken(f"cost/{name}_exponent_{letter}", exponent, "exponent", fit))
+                results.append(measurement(f"cost/{name}_exponent_{letter}", exponent, "exponent", fit))
                 for size, value in values.items():
                     protocol = {
                         "sweep": key,
@@ -139,7 +139,7 @@ class LayerCosts(Measuring[Connection]):
                         key: size,
                         "at": self._fixed_size(key, cost),
                     }
-                    results.append(taken(f"cost/{cost}_{letter}{size}", value, _UNITS[cost], protocol))
+                    results.append(measurement(f"cost/{cost}_{letter}{size}", value, _UNITS[cost], protocol))
         return [*results, *self._crossovers()]
 
     def _fixed_size(self, key: str, cost: str) -> str:
@@ -154,7 +154,7 @@ class LayerCosts(Measuring[Connection]):
             if crossing is not None:
                 other = type(self.against(1)).__name__ if self.against else ""
                 fit = {"crossing_of": f"cost/{cost}", "by": "length", "against": other, "width": self.width}
-                results.append(taken(f"cost/crossover_{cost}", crossing, "length", fit))
+                results.append(measurement(f"cost/crossover_{cost}", crossing, "length", fit))
         return results
 
 

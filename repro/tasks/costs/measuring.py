@@ -45,7 +45,7 @@ class Measuring(Task[Net]):
         """Measures."""
 
 
-def taken(name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
+def measurement(name: str, value: float, unit: str, protocol: dict[str, Any]) -> Measurement:
     """Makes a measurement that involves no split."""
     return Measurement(name, value, unit, "none", protocol)
 

@@ -13,7 +13,7 @@ from repro.models.body import Body
 from repro.nn.init import glorot
 from repro.nn.layers.shortcut import begin_by_variance, sublayers_of, weighted_stacks
 from repro.record import Measurement
-from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.costs.measuring import Measuring, measurement, slope
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 
@@ -122,12 +122,14 @@ class OutputChange(Measuring[Body]):
         over = protocol | {"branches": branches[first:]}
         drawn = {"exponent": {"exponent_of": "test/output_change", "by": "branches"}}
         results = [
-            taken(f"test/output_change_{name}", value, unit, over | drawn.get(name, {}))
+            measurement(f"test/output_change_{name}", value, unit, over | drawn.get(name, {}))
             for name, (value, unit) in fitted.items()
         ]
         for n, value in zip(branches, means, strict=True):
             point = {"sweep": "branches", "of": "test/output_change", "branches": n, **protocol}
-            results.append(taken(f"test/output_change_{n}", value, "mean square of a normed output", point))
+            results.append(
+                measurement(f"test/output_change_{n}", value, "mean square of a normed output", point)
+            )
         return [*results, *super().measurements()]
 
 

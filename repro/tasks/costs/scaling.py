@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.batches import Data
 from repro.nn.mixer import Layout, SequenceMixer
 from repro.record import Measurement
-from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.costs.measuring import Measuring, measurement, slope
 from repro.tasks.costs.peak import peak_bytes
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
@@ -121,7 +121,7 @@ class Scaling(Measuring[SequenceMixer]):
         """Growth, the longest length, and the cost of a token at each length, as sweeps."""
         results = self._growth() if len(self.points) >= LONGEST else []
         longest = max((p.length for p in self.points if p.peak / p.batch <= self.memory), default=0)
-        results.append(taken("cost/max_length", longest, "tokens", {"memory": self.memory}))
+        results.append(measurement("cost/max_length", longest, "tokens", {"memory": self.memory}))
         for point in self.points:
             tokens = point.length * point.batch
             values = {
@@ -130,7 +130,7 @@ class Scaling(Measuring[SequenceMixer]):
             }
             for name, (value, unit) in values.items():
                 sweep = {"sweep": "length", "of": name, "length": point.length, "sequences": point.batch}
-                results.append(taken(f"{name}_{point.length}", value, unit, sweep))
+                results.append(measurement(f"{name}_{point.length}", value, unit, sweep))
         return results
 
     def _growth(self) -> list[Measurement]:
@@ -139,6 +139,6 @@ class Scaling(Measuring[SequenceMixer]):
         protocol = {"lengths": lengths, "passes": self.repeats, "of": "a sequence, forward and backward"}
         values = {"time": [p.seconds / p.batch for p in last], "memory": [p.peak / p.batch for p in last]}
         return [
-            taken(f"cost/{name}_exponent", slope(lengths, cost), "exponent", protocol)
+            measurement(f"cost/{name}_exponent", slope(lengths, cost), "exponent", protocol)
             for name, cost in values.items()
         ]

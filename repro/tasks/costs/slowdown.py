@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings
 from repro.record import Measurement
-from repro.tasks.costs.measuring import Measuring, slope, taken
+from repro.tasks.costs.measuring import Measuring, measurement, slope
 from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
@@ -141,13 +141,13 @@ class Slowdown(Measuring[TokenNetwork]):
             slow, fast = (statistics.median(side) for side in zip(*turns, strict=True))
             slowdowns.append(statistics.median(a / b for a, b in turns))
             results += [
-                taken(f"cost/slowdown_{length}", slowdowns[-1], "times", protocol),
-                taken(f"cost/seconds_anew_{length}", slow, "s", protocol),
-                taken(f"cost/seconds_with_memory_{length}", fast, "s", protocol),
+                measurement(f"cost/slowdown_{length}", slowdowns[-1], "times", protocol),
+                measurement(f"cost/seconds_anew_{length}", slow, "s", protocol),
+                measurement(f"cost/seconds_with_memory_{length}", fast, "s", protocol),
             ]
         return [*results, self._growth(slowdowns)]
 
     def _growth(self, slowdowns: Sequence[float]) -> Measurement:
         """The exponent p of ``slowdown = a · length^p``; 1 is linear."""
         exponent = slope(list(self.turns), slowdowns)
-        return taken("cost/slowdown_exponent", exponent, "exponent", {"lengths": list(self.turns)})
+        return measurement("cost/slowdown_exponent", exponent, "exponent", {"lengths": list(self.turns)})

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from repro.nn.attention.compressed.compression import Compression
-from repro.nn.attention.compressed.pending import empty_pending, most, oldest, with_new, without
+from repro.nn.attention.compressed.pending import append_new, drop_oldest, empty_pending, most, oldest
 from repro.nn.attention.compressed.pieces import cleared, pieces, touching
 from repro.nn.attention.compressed.reconstruction import lost
 from repro.nn.attention.continuous.long_term import may_hold
@@ -120,7 +120,7 @@ class CompressedMemory(nn.Module, Remembers):
             now, old, blocks = self._moved_on(now)
             y, now = self._attend(piece, now, part)
             outputs.append(touching(y, self.compression if old is None else None))
-            now["pending"] = with_new(now["pending"], piece, part, 2 * self.block - 1)
+            now["pending"] = append_new(now["pending"], piece, part, 2 * self.block - 1)
             if old is not None and self.training and self.learns:
                 total = total + self._lost(piece, old, blocks, part)
                 count = count + (blocks > 0)
@@ -138,7 +138,7 @@ class CompressedMemory(nn.Module, Remembers):
         pending, size, state = state["pending"], self.block, dict(state)
         full = pending["length"] >= size
         blocks = full * (size // self.compression.rate)
-        state["pending"] = without(pending, size * full, size - 1)
+        state["pending"] = drop_oldest(pending, size * full, size - 1)
         if most(pending) < size or not may_hold(full):
             return state, None, blocks
         old = oldest(pending, size)

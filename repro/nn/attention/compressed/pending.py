@@ -46,7 +46,7 @@ def oldest(pending: State, count: int) -> Tensor:
     return inputs.gather(1, places[..., None].expand(-1, -1, inputs.shape[2]))
 
 
-def without(pending: State, count: Tensor, size: int) -> State:
+def drop_oldest(pending: State, count: Tensor, size: int) -> State:
     """Without the ``count (B,)`` oldest inputs of each row, which leaves no row more than ``size``."""
     remaining = {**pending, "length": pending["length"] - count}
     if "memory" in remaining:
@@ -54,7 +54,7 @@ def without(pending: State, count: Tensor, size: int) -> State:
     return remaining
 
 
-def with_new(pending: State, x: Tensor, layout: Layout, size: int) -> State:
+def append_new(pending: State, x: Tensor, layout: Layout, size: int) -> State:
     """With the valid tokens of ``x (B, T, D)``, at most ``size`` for each row; a ring is written in place.
 
     Padding goes to slots of tokens to come, which are free: T and the inputs of a row are together ``size`` at most.

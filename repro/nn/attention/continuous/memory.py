@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from repro.nn.attention.compressed.pending import empty_pending, most, oldest, with_new, without
+from repro.nn.attention.compressed.pending import append_new, drop_oldest, empty_pending, most, oldest
 from repro.nn.attention.compressed.pieces import cleared, pieces, touching, valid_tokens
 from repro.nn.attention.continuous.gaussian import divergence, draw_bins, histogram
 from repro.nn.attention.continuous.long_term import LongTermMemory, may_hold
@@ -137,7 +137,7 @@ class ContinuousMemory(nn.Module, Remembers):
         else:
             unused = self.long
         stream = x if layout.stream is None else layout.stream
-        pending = with_new(state["pending"], stream, layout, self._room(layout.settings))
+        pending = append_new(state["pending"], stream, layout, self._room(layout.settings))
         return touching(y, unused), {**state, "pending": pending}, kl, counted.sum(1) * self.long.n_heads
 
     def _room(self, settings: CallSettings) -> int:
@@ -149,7 +149,7 @@ class ContinuousMemory(nn.Module, Remembers):
         stays, pending = remembered(self.short, layout.settings), state["pending"]
         size = stays + self.block
         full, state = pending["length"] >= size, dict(state)
-        state["pending"] = without(pending, self.block * full, size - 1)
+        state["pending"] = drop_oldest(pending, self.block * full, size - 1)
         if most(pending) < size or not may_hold(full):
             return state, self.long.gate
         block, signal = oldest(pending, self.block), self.long.signal
