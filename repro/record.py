@@ -130,7 +130,7 @@ class RunRecord:
         """The record as JSON; points of a curve and validation scores that are not finite (a diverged run) become null.
 
         Raises:
-            ReproError: a metric is not finite; a diverged run must leave it out and say so.
+            ReproError: a metric is not finite; a diverged run must leave it out and record why.
         """
         for m in self.metrics:
             if not math.isfinite(m.value):

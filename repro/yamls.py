@@ -11,7 +11,7 @@ import yaml
 from repro.errors import UserError
 
 Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | float | bool | None"
-Config: TypeAlias = dict[str, Any]  # a mapping whose shape the constructors know
+Config: TypeAlias = dict[str, Any]  # a mapping whose shape the constructors define
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

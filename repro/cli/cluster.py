@@ -136,7 +136,7 @@ def require_runnable(plan: "Plan") -> None:
 
 
 def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
-    """One object for each requested run: its state and its task."""
+    """Returns one object for each requested run, with its state and its task."""
     jobs = {job.name: job for job in entry.jobs} if entry else {}
     placed = {spec.run_id: (job.name, i) for job in plan.jobs for i, spec in job.tasks.items()}
     waiting = plan.waits

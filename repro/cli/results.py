@@ -128,7 +128,7 @@ def list_recipes(args: argparse.Namespace) -> None:
 
 
 def _data_of(config: dict[str, Any]) -> str:
-    """Whether the data of a recipe are here, or the command that prepares them."""
+    """Returns present, generated or unknown for the data of a recipe, or the command that prepares them."""
     from repro.data.registry import find_data_set
 
     store = (config.get("data") or {}).get("init_args", {}).get("store")

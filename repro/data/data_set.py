@@ -104,7 +104,7 @@ class Hub:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet(ABC):
-    """A data set: what is known of it, and how its stores are made.
+    """The facts of a data set, and how its stores are made.
 
     Attributes:
         name: as on the command line.

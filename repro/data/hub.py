@@ -44,7 +44,7 @@ def download(data_set: DataSet) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def download_file(data_set: DataSet, file: str) -> tuple[Path, dict[str, Any]]:
-    """One file of a repository on the hub, and its origin for the manifest.
+    """Downloads a file of a repository on the hub; returns its path, and its origin for the manifest.
 
     Raises:
         UserError: the hub cannot be reached; names ``--from``.

@@ -65,7 +65,7 @@ def kept_facts(name: str) -> dict[str, Any] | None:
 
 
 def facts_of(name: str, kind: str, folder: Path | None) -> dict[str, Any]:
-    """The kind of a data set and what its files tell: the languages of pairs, the classes of labels, the classes and
+    """The kind of a data set and facts of its files: the languages of pairs, the classes of labels, the classes and
     shape of pictures.
 
     Raises:

@@ -105,6 +105,6 @@ class Entry:
 
 
 def preference(sample: Sample, sign: int) -> tuple[bool, float]:
-    """Returns a sort key: of several experiments for one number the first counts. Test scores play no part."""
+    """Returns a sort key: the first experiment for a number counts. Test scores play no part."""
     best = sample.validation
     return sample.estimate is None, float("inf") if best is None else -best * sign

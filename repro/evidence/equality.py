@@ -1,4 +1,4 @@
-"""Whether a cheaper arithmetic gives the numbers of the recipe's own: declared pairs of runs that differ in it alone.
+"""Tests of a cheaper arithmetic against the recipe's own: declared pairs of runs that differ in nothing else.
 
 A pair is the same seed in both arithmetics. With the margin of the measurement, verdicts are
 

@@ -132,7 +132,7 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
 
 
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
-    """Returns the lines to append. A snapshot does not know the current recipes and supersedes nothing."""
+    """Returns the lines to append. A snapshot does not contain the current recipes and supersedes nothing."""
     known = {line.path for line in lines}
     known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
     files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))

@@ -1,4 +1,4 @@
-"""How far each paper is proven: one line of rungs, from the same function to the same number."""
+"""The rungs of evidence for each paper in one line, from the same function to the same number."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

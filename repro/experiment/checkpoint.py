@@ -15,7 +15,7 @@ from repro.record import write_atomic
 from repro.tasks.ranks import by_rank_0
 from repro.training.checkpoints import fault, read
 
-# Key of a checkpoint under which this package keeps what it needs to know about the run.
+# Key of a checkpoint under which this package stores facts of the run.
 STAMP = "repro"
 
 

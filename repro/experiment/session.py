@@ -74,7 +74,7 @@ def rehearse(recipe: Recipe, ranks: int) -> None:
     The network is on the meta device, the Trainer on a CPU. A store that a run generates is read where it is here.
 
     Raises:
-        UserError: what the run would say before its first update.
+        UserError: as the run would raise before its first update.
     """
     parts = build(recipe, meta=True)
     here = {"accelerator": "cpu", "devices": 1, "num_nodes": 1, "strategy": "auto"}

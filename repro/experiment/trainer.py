@@ -94,7 +94,7 @@ def make_trainer(
 
 
 def refuse_unsupported(settings: dict[str, Any]) -> None:
-    """Refuses arguments and callbacks under which a record would not say what happened.
+    """Refuses arguments and callbacks under which a record would not describe its run.
 
     A limit of time or a callback that ends training leaves fewer updates than the record counts; a limit on training
     batches cuts the last update of an epoch short; averaged weights are validated while the raw ones are tested.

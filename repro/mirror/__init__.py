@@ -1,7 +1,7 @@
 """Weights & Biases, a mirror of runs: a process of its own reads a run's events and sends them.
 
 ``python -m repro.mirror FOLDER`` follows one run (``process.py``); `repro sync` sends what is missing of many
-(``sync.py``). Training never waits for either. The server knows how many rows it has, so each row is sent once.
+(``sync.py``). Training never waits for either. The server reports its number of rows, so each is sent once.
 """
 
 import contextlib

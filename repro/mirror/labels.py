@@ -20,7 +20,7 @@ def group(recipe: Recipe, seed: int) -> str:
 
 
 def standing_of(recipe: Recipe, seed: int) -> str:
-    """Whether a run is ``judged``, for ``tuning`` (an undeclared seed) or ``overridden`` (by settings)."""
+    """Classifies a run: ``judged``, ``tuning`` (an undeclared seed) or ``overridden`` (by settings)."""
     if change_results(recipe.overrides):
         return "overridden"
     return "judged" if seed in recipe.seeds else "tuning"

@@ -1,4 +1,4 @@
-"""Whether W&B can be reached: its mode, key and host. Standard library only."""
+"""Checks whether W&B can be reached: mode, key and host. Standard library only."""
 
 import contextlib
 import netrc

@@ -113,7 +113,7 @@ class Drawing:
 
     @property
     def seconds_in_all(self) -> float:
-        """For all pictures: what was timed, or the mean of the timed values times their number."""
+        """Seconds for all pictures: as timed, or the mean time of a value times their number."""
         return self.seconds if not self.extrapolated else self.seconds / self.measured * (self.n_values - 1)
 
     @property

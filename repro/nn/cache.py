@@ -36,7 +36,7 @@ def append(
     Args:
         state: from :func:`empty_cache` or an earlier call; consumed.
         new: tensors ``(B, T, ...)``, one for each of the state's.
-        layout: its ``lengths`` say how many of the T tokens of each row are kept.
+        layout: its ``lengths`` state how many of the T tokens of each row are kept.
 
     Returns:
         All keys ``(B, S, ...)`` by name, the new state, and which keys each query sees, boolean

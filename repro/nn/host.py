@@ -8,7 +8,7 @@ from torch import Tensor
 def host_ints(values: Tensor, typical: Callable[[], list[int]] | None = None) -> list[int]:
     """Whole numbers of a tensor ``(N,)`` on the host; waits for the device.
 
-    Forward and backward passes and losses of training otherwise never ask the device for a value: asking makes the
+    Forward and backward passes and losses of training never read a value from the device otherwise: that makes the
     host wait until all queued work is done. Only what torch cannot do without numbers on the host may call it: the
     sizes of groups of tokens (:mod:`repro.nn.vocabularies.clusters`), packed sequences
     (:mod:`repro.nn.bidirectional`) and the lengths of CTC (:mod:`repro.nn.vocabularies.ctc`). A comment at each use

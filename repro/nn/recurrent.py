@@ -90,7 +90,7 @@ class NormedLSTM(nn.Module):
         return {name: torch.randn_like(x[:, 0]) * std for name in ("h", "c")}
 
     def _step(self, projected: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """One token; ``projected (B, 4 D)`` comes from the input."""
+        """Computes the state after one token; ``projected (B, 4 D)`` comes from the input."""
         sums = projected + self.state_norm(self.from_state(h))
         gates, proposed = sums.split([3 * self.d_model, self.d_model], dim=-1)
         enter, keep, leave = gates.sigmoid().chunk(3, dim=-1)

@@ -49,7 +49,7 @@ class CallSettings:
         first_draw: added to the numbers of random draws, for mixers whose draws are numbered (sticky memories); others
             ignore it. May differ from call to call.
         reread: how many of the last tokens of this call the next one reads again; the state does not hold them. Only
-            for mixers that say so (``Remembers.rereads``). May differ from call to call.
+            for mixers that support it (``Remembers.rereads``). May differ from call to call.
     """
 
     memory: MemorySettings | None = None
@@ -89,7 +89,7 @@ def has_memory(model: nn.Module) -> bool:
 
 
 def has_memory_settings(model: nn.Module) -> bool:
-    """Whether any mixer of the model has memory settings at all."""
+    """Whether any mixer of the model has memory settings, even if it keeps no earlier tokens as built."""
     return any(isinstance(module, Remembers) for module in model.modules())
 
 

@@ -49,7 +49,7 @@ def summary(found: Sequence[CodeComparison], title: Callable[[str], str] = str) 
 
 
 def picture(found: Sequence[CodeComparison], papers: Sequence[tuple[str, str]]) -> Plot | None:
-    """For each paper the losses of its first training run, theirs and ours; None where there is none.
+    """Plots the losses of each paper's first training run, theirs and ours; None if there are none.
 
     Args:
         found: comparisons.

@@ -68,7 +68,7 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         return cast(ClassData, super().data)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         targets = batch.examples.targets
         logits = self._logits(batch.examples)
         nll = cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")

@@ -110,7 +110,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
     # --- training -----------------------------------------------------------------------------------------------
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         nll, count, aux = self._losses(batch.examples)
         loss = self.with_auxiliary(self.share_of_step(nll, batch.step_targets), aux)
         return {"loss": loss, "sums": {"loss": nll.detach().double(), "tokens": count}}

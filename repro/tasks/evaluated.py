@@ -37,7 +37,7 @@ class Scored(NamedTuple):
 class EvaluatedTask(Task[Net]):
     """Base of the tasks that score a model on splits, one evaluation after another.
 
-    Subclasses say which metrics an evaluation has (:meth:`metrics`) and update them (:meth:`score`). That everything
+    Subclasses define the metrics of an evaluation (:meth:`metrics`) and update them (:meth:`score`). That everything
     was scored once is checked against what the data expect.
 
     Attributes:

@@ -17,7 +17,7 @@ EVALUATION_SEED = 2026  # of what a network draws while it is scored: hash funct
 class ExampleTask(EvaluatedTask[Net]):
     """Base of the tasks whose data are :class:`~repro.data.core.examples.ExampleData`.
 
-    Subclasses say how examples are scored (:meth:`score_examples`). What a network draws while it is scored depends
+    Subclasses define how examples are scored (:meth:`score_examples`). What a network draws while it is scored depends
     on the examples of a batch alone, so on the size of evaluation batches and on the number of ranks, which share the
     examples out.
     """

@@ -96,7 +96,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         """Refuses, before training, a protocol that the network could not follow afterwards.
 
         Raises:
-            ValueError: settings of the memory that its mixers do not know, or inputs longer than the positions it
+            ValueError: settings of the memory that its mixers lack, or inputs longer than the positions it
                 learns.
         """
         if protocol.mem_len:
@@ -141,7 +141,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     # --- training -----------------------------------------------------------------------------------------------
 
     def training_step(self, batch: StreamBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         settings = CallSettings(first_draw=self.first_draw, reread=batch.reread)
         if self.memory_as_input and self.carries:
             settings = replace(settings, memory=MemorySettings(batch.ids.shape[1]))
@@ -182,7 +182,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         return Evaluation("val", selection=self.validation_protocol)
 
     def tests(self) -> list[Evaluation]:
-        """For each protocol the test split, then the validation split."""
+        """Evaluations of the final model: for each protocol, the test split, then the validation split."""
         return [
             Evaluation(kind, name, protocol)
             for name, protocol in self.protocols.items()

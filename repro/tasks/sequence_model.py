@@ -96,7 +96,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
                 print(note, file=sys.stderr)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         hidden, targets, aux = self.hidden(batch.examples)
         nll, sums = self.likelihood(hidden, targets)
         loss = self.with_auxiliary(self.share_of_step(nll, batch.step_targets), aux)

@@ -50,7 +50,7 @@ class Task(LightningModule, Generic[Net]):
 
     Attributes:
         batch: what it trains on; its data must give the same.
-        notes: what a user should know of how the recipe is read, a line each.
+        notes: remarks for the user on how the recipe is interpreted, a line each.
         carried: state carried from one training batch to the next (a memory over streams), by name: nested tuples,
             lists or dicts of tensors, batch axis first. Row ``i`` of rank ``r`` is row ``i x ranks + r`` of the
             global batch. Checkpoints hold all rows in global order, so a run may be resumed on another number of ranks.
@@ -148,7 +148,7 @@ class Task(LightningModule, Generic[Net]):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Lets parameters wait whose rates say so."""
+        """Lets parameters wait for a first gradient where their rates demand it."""
         if isinstance(self.optimizer_maker, InGroups):
             self.optimizer_maker.before_step(optimizer)
 

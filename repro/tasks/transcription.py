@@ -44,7 +44,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         schedule: maker of the schedule.
 
     Source: Katharopoulos et al. 2020, section 4.3, table 3.
-    Deviation: no beam search and no language model; the paper does not say how it decodes.
+    Deviation: no beam search and no language model; the paper does not state how it decodes.
     """
 
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per phoneme", "per": "percent"}
@@ -63,7 +63,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         return cast(TranscriptData, super().data)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         inputs, targets, _, lengths, _ = batch.examples
         assert lengths is not None
         nll = self.net.head.nll(self.net(inputs, lengths), lengths, targets).sum()

@@ -134,7 +134,7 @@ class Translation(EvaluatedTask[PairNetwork]):
     # --- training -----------------------------------------------------------------------------------------------
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> StepResult:
-        """One micro-batch."""
+        """Computes the loss of one micro-batch and its sums for the curves."""
         nll, smooth = self._losses(batch)
         loss, total = smooth.double().sum().detach(), nll.double().sum().detach()
         sums: dict[str, Tensor | int] = {"loss": loss, "nll": total, "tokens": batch.target_lengths.sum()}

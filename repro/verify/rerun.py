@@ -51,7 +51,7 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
         loud: whether to print the run's output; else only the errors of a failed run.
 
     Returns:
-        What the run recorded, or why there is nothing, in one line without a path of this machine.
+        The record of the run, or one line with the reason why there is none, without a path of this machine.
 
     Raises:
         Interrupted: asked to stop.

@@ -24,7 +24,7 @@ class DataModule(LightningDataModule, ABC):
 
     Attributes:
         batch: what training batches are.
-        selections: what of a split an evaluation may ask for, beside all of it.
+        selections: parts of a split that an evaluation may select instead of all of it.
         store_name: what records call the data.
         variant: which store of that name; empty where there is only one.
         vocab_size: symbols; None where inputs are vectors.

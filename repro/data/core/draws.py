@@ -49,7 +49,7 @@ class HashedDraws:
         self._bits = int.from_bytes(bits, "big")
 
     def below(self, n: int) -> int:
-        """The next number in 0..n-1."""
+        """Draws a number from 0 to n-1."""
         self._bits, value = divmod(self._bits, n)
         return value
 
@@ -58,7 +58,7 @@ class HashedDraws:
         return self.below(100) < percent
 
     def one_of(self, choices: tuple[str, ...]) -> str:
-        """One of some choices."""
+        """Draws one of some choices."""
         return choices[self.below(len(choices))]
 
 

@@ -52,7 +52,7 @@ def _end_with_parent(worker: int) -> None:
     Slurm sends TERM to every process of a job. torch's handler would end the worker, and with it the run, which is to
     save first. A worker that ignored TERM would never end: the parent's exit waits for it.
     """
-    if not hasattr(signal, "sigwaitinfo"):  # macOS, which does not say who sent a signal
+    if not hasattr(signal, "sigwaitinfo"):  # macOS, which does not report the sender of a signal
         return
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     threading.Thread(target=_await_parent, name="term", daemon=True).start()

@@ -241,7 +241,7 @@ class InSentences(InStreams):
 
     @cached_property
     def moved(self) -> tuple[Int64s, Int64s]:
-        """Where each sentence ends in the shuffled text, and by how much its targets were moved, ``(N,)`` each."""
+        """The end of each sentence in the shuffled text and the shift of its targets, ``(N,)`` each."""
         order = shuffled(len(self.offsets) - 1, *self.key)
         first = np.asarray(self.offsets[:-1], np.int64)[order] - 1
         ends = np.cumsum(np.diff(self.offsets)[order], dtype=np.int64)
@@ -364,7 +364,7 @@ class DocumentRows:
 def evaluation_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:
     """A rank's batches of an evaluation; none where there is nothing left for it.
 
-    Of independent windows it takes every ``world``-th batch. A stream belongs to one rank, as its memory does: there it
+    It takes every ``world``-th batch of independent windows. A stream belongs to one rank, as its memory does: there it
     takes every ``world``-th row of all batches.
     """
     if isinstance(order, Windows | InRandomWindows):

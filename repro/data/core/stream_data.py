@@ -263,7 +263,7 @@ class StreamData(DataModule):
     def _evaluated(self, evaluation: Evaluation) -> Order:
         """The batches of an evaluation, each with the rows of all ranks; see :class:`repro.batches.TextCut`.
 
-        Of streams, the ``n_targets % rows`` targets at the end of the split belong to none and are not scored, as in
+        With streams, the last ``n_targets % rows`` targets of the split belong to none and are not scored, as in
         Transformer-XL's code.
         """
         split, cut = self.split(evaluation.kind), evaluation.selection

@@ -61,7 +61,7 @@ def judge_number(
         rules: what is declared beside it.
         sign: +1 where higher is better, -1 where lower is.
         unit: of the metric; ``0/1`` marks outcomes.
-        updates: that ours trained for.
+        updates: of our training.
         extended: whether these are the seeds of a second, larger try.
     """
     margin = rules.margin
@@ -202,7 +202,7 @@ class Pair:
     Attributes:
         names: the row that the paper ranks higher, then the other.
         ahead: by how much the first is better.
-        relation: that is claimed, as of :meth:`PublishedRows.relation`.
+        relation: the claimed one, see :meth:`PublishedRows.relation`.
         margin: within which ours count as equal; 0 where none is declared.
         effect: the paper's difference in proportion, on the scale of ours; 0 where none is known.
         is_step: whether the paper ranks the two rows next to each other.
@@ -224,7 +224,7 @@ class Pair:
     def power(self, level: float) -> float | None:
         """Returns the power: the chance that as many seeds show a difference like the paper's, or true equality.
 
-        None where it is not known: of outcomes, and where neither a paper's number nor a margin says how large it is.
+        None where it is unknown: for outcomes, and if neither the paper's number nor a margin gives its size.
         """
         size = self.effect if self.relation == ">" else self.margin
         if isinstance(self.ahead, RateAhead) or not size:

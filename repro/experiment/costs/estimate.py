@@ -16,7 +16,7 @@ from repro.experiment.costs.step import StepCost, cache_key, step_cost
 from repro.nn import BidirectionalLSTM
 from repro.recipe import Recipe
 
-# Tokens of training texts, which say how many updates an epoch of a stage has.
+# Tokens of training texts, which determine the number of updates of an epoch of a stage.
 TOKENS = {"wikitext-103/words": 103_227_021, "wikitext-2/bytes": 10_797_148, "books/bpe29000": 700_000_000}
 LONGEST = "every example has the greatest length: an upper bound"
 FILLED = "pairs fill the budget on both sides: an upper bound"

@@ -23,7 +23,7 @@ _KINDS = {
 
 
 def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int], target: list[int]) -> bytes:
-    """One translation as a PNG: every head of every layer.
+    """Draws the attention of one translation as a PNG, every head of every layer.
 
     Args:
         net: an encoder-decoder, on any device; in evaluation mode during the call.

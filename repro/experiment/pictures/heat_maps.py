@@ -104,6 +104,6 @@ def _band(figure: "Figure", band: Band, width: int, height: int, top: int) -> No
 
 
 def _plain(label: str, most: int = 16) -> str:
-    """One line without control characters, cut where it is long."""
+    """Replaces control characters in a label, and shortens a long one."""
     plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in label)
     return plain if len(plain) <= most else plain[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"

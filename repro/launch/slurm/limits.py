@@ -29,7 +29,7 @@ class Limits:
     settings: Mapping[str, str] | None = None
 
     def partitions_of(self, profile: Profile) -> list[Mapping[str, str]]:
-        """The partitions in which a profile's jobs wait; none where they are not known."""
+        """The partitions in which a profile's jobs wait; none if they are unknown."""
         names = profile.partition.split(",") if profile.partition else None
         chosen = [p for p in self.partitions if names is None or p["PartitionName"] in names]
         return [p for p in chosen if names or p.get("Default") == "YES"]

@@ -36,7 +36,7 @@ class Queued:
         job: ``12_0``, or ``12`` for a job that is no array.
         state: ``PENDING``, ``RUNNING``, ``COMPLETING``, ... as ``squeue`` spells it.
         reason: why it waits (``Priority``, ``Dependency``, ...), or an empty string.
-        restarts: how often it was requeued; None where Slurm does not say.
+        restarts: how often it was requeued; None where Slurm does not report it.
         time_left: until its time limit, as ``squeue`` writes it (``1-02:03:04``).
         comment: the job's; ``repro submit`` puts the name of the submission there.
         start: when it started or is expected to, in local time without a zone; None where not known.

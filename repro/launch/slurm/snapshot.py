@@ -30,7 +30,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
 
     Returns:
         The files by their path in the snapshot, :data:`SNAPSHOT_FACTS` included; and the facts:
-        ``commit`` (None where git does not say), ``dirty`` (whether the sources differ from it) and, of an installed
+        ``commit`` (None if unknown), ``dirty`` (whether the sources differ from it) and, of an installed
         wheel, ``release``.
 
     Raises:

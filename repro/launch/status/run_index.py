@@ -68,7 +68,7 @@ class RunEntry:
         return self.submission.folder / "logs" / f"{self.job_id}.log"
 
     def task_in(self, queue: Mapping[str, Queued]) -> Queued | None:
-        """Its task in the queue. Another cluster may use the same number: the comment or name is compared."""
+        """Finds its task in the queue, also by comment or name: another cluster may use the same number."""
         task = queue.get(self.job_id or "")
         if task is None or self.submission is None or self.job is None:
             return None

@@ -24,7 +24,7 @@ class Summary:
     Attributes:
         done, running, queued, failed, stopped: how many runs; stopped are those that someone asked to stop.
         gpu_hours_used: of what is known.
-        gpu_hours_left: of runs that are running or queued; None where a run does not say how long it takes.
+        gpu_hours_left: of runs that are running or queued; None where the duration of one is unknown.
         seconds_left: until the last of them ends, if as many run at a time as now; None where unknown.
         expected_end: that moment, ISO 8601, UTC.
     """

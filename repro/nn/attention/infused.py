@@ -80,7 +80,7 @@ class InfusedAttention(nn.Module, Remembers):
         """An empty state.
 
         Raises:
-            ValueError: the memory settings of the call have what only relative positions know.
+            ValueError: the memory settings of the call include one that only relative positions have.
         """
         memory = settings.memory or self.memory
         if memory.clamp_len is not None or memory.same_length:
@@ -121,7 +121,7 @@ class InfusedAttention(nn.Module, Remembers):
         return MixerOutput(y, keep_inputs(past, length, new, x, layout, keep))
 
     def _with_slots(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
-        """One token for each row; or any number if there is no memory to cut."""
+        """Attends with one new token for each row; with any number if there is no memory to cut."""
         slots, length = state["slots"], state["length"]
         keep = self._keep(layout)
         if keep and slots["k"].shape[1] == 2 * keep:
@@ -174,13 +174,13 @@ class InfusedAttention(nn.Module, Remembers):
         return torch.where(over, keep, length)
 
     def _moved(self, first: Tensor, count: int, like: Tensor) -> Tensor | float:
-        """What ``count`` keys from position ``first (B,)`` on lack to be keys from 0 on, ``(B, count, H, E)``.
+        """The term that moves ``count`` keys from position ``first (B,)`` to 0, ``(B, count, H, E)``.
 
-        Asks where rows begin, since rows that are in step share one projection. Decoding only.
+        Reads ``first`` from the device, since rows with equal positions share one projection. Decoding only.
         """
         if self.table is None or not bool(first.any()):
             return 0.0
-        starts, inverse = first.unique(return_inverse=True)  # rows in step share one projection
+        starts, inverse = first.unique(return_inverse=True)  # rows with equal positions share one projection
         old = starts[:, None] + torch.arange(count, device=first.device)
         rows = leading(self.table, int(starts.max()) + count, like)
         moved = linear(rows[:count] - rows[old], self._parts()[1][0])

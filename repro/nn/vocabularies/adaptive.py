@@ -223,7 +223,7 @@ class AdaptiveVocabulary(nn.Module):
 def _projections(
     widths: list[int], one_width: bool, token_width: int, d_model: int, tied: list[bool], head: bool
 ) -> Iterator[tuple[Projection | None, Projection | None]]:
-    """For each cluster, ``up`` and ``down`` of :class:`Cluster`, made one after the other.
+    """Makes ``up`` and ``down`` of :class:`Cluster` for one cluster after another.
 
     Where all clusters have vectors of one width, ``up`` is the same for all, and there are only the projections that
     this width needs.

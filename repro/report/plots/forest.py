@@ -49,7 +49,7 @@ def forest(content: Forest) -> Figure:
 
 
 def _effect(axes: Axes, effect: Effect, y: float, look: dict[str, Any]) -> None:
-    """One line: the interval, our point, the paper's, and all of them as numbers."""
+    """Draws one line: the interval, our point, the paper's point, and all of them as numbers."""
     possible = ((effect.low, END), (effect.high, END), (effect.ours, look), (effect.published, PAPER))
     marks = [(x, shown) for x, shown in possible if x is not None]
     places = [max(-LONGEST, min(LONGEST, x)) for x, _ in marks]

@@ -56,7 +56,7 @@ def overview(found: Evidence, plots: Iterable[Plot] = ()) -> Document:
 
 
 def shown(found: Evidence) -> str:
-    """What the evidence shows, and what it does not."""
+    """States in a few sentences what the evidence shows and what it does not show."""
     lines = found.rungs.values()
     tests = sum((Counter(line.tests) for line in lines), Counter())
     numbers = sum((Counter(line.numbers) for line in lines), Counter())

@@ -57,7 +57,7 @@ def _page(recipe: str, scale: str, records: Sequence[RunRecord]) -> OwnPage:
 
 
 def _scores(records: Sequence[RunRecord]) -> Grid:
-    """What differs between runs and their scores; at the paper's scale, below the published numbers of their rows."""
+    """Tabulates differing settings and scores of runs; at the paper's scale, below the published rows."""
     groups, rows = group(records), list[tuple[str, ...]]()
     goals = {g["measured"]: None for r in records for g in r.config.get("reproduces") or ()}
     names = scores_of(groups, [goal for goal in goals if any(r.metric(goal) for r in records)])

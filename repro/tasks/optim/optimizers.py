@@ -12,8 +12,8 @@ from torch.optim import Adam, Optimizer, RAdam
 class ClippedRAdam(RAdam):
     """RAdam with decoupled weight decay that clips the gradient of every tensor by itself.
 
-    A tensor that holds several matrices on top of each other counts as so many tensors once :meth:`clip_apart` has
-    been told of it. A task does this for every :class:`~repro.nn.FusedLinear` when it makes the optimiser. The parts
+    A tensor that holds several matrices on top of each other counts as several tensors once :meth:`clip_apart`
+    registers it. A task does this for every :class:`~repro.nn.FusedLinear` when it makes the optimiser. The parts
     belong to the network, not to the optimiser's state: no checkpoint holds them.
 
     Args:

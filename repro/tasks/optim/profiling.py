@@ -30,8 +30,8 @@ def profile(task: LightningModule, net: nn.Module) -> None:
     """Sets the initial value of every weighted shortcut of a network, if it has any.
 
     Rank 0 runs the network once in training mode on global batch 0, whole, whatever shares of it ranks and
-    micro-batches take, and tells the others. A network that has begun is left alone: it was resumed, or has the weights
-    of another run. Random numbers stay as they were.
+    micro-batches take, and sends the values to the others. A network that has begun is left unchanged: it was resumed,
+    or has the weights of another run. Random numbers stay as they were.
 
     Args:
         task: a :class:`~repro.tasks.task.Task` under a Trainer with a datamodule, on its device.

@@ -150,7 +150,7 @@ class DialogueData(TokenStoreDataModule, ExampleData):
 
     Attributes:
         seq_len: tokens of a block, which a network sees at a time.
-        doc_id: id of ``<doc>``; those of ``<speaker1>`` and ``<speaker2>`` follow, and no tokeniser knows them.
+        doc_id: id of ``<doc>``; those of ``<speaker1>`` and ``<speaker2>`` follow; no tokeniser has them.
         public: whether texts may appear in records; no licence allows it.
 
     Raises:

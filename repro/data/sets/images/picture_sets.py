@@ -195,7 +195,7 @@ class Cifar10(PictureSet):
         return np.frombuffer(content, np.uint8).reshape(-1, *self.shape)
 
     def _pickled(self, folder: Path, name: str) -> Labelled:
-        """One file of the original Python version: the red values of a picture, then green, then blue."""
+        """Reads a file of the original Python version: all red values of a picture, then green, then blue."""
         path, content = _original(folder, name)
         height, width, channels = self.shape
         try:

@@ -43,7 +43,7 @@ class ListOpsData(RowData):
 
     - ``lra``: as the Long Range Arena does. 10 digits, 4 operators and the closing bracket, which its code renames to
       ``X`` lest its tokeniser drops it: 15 ids beside padding, ``input_size`` 16. (Its encoder has one more id for
-      unknown tokens, which never occurs.) A row knows its length, so that the last token of the tree is read.
+      unknown tokens, which never occurs.) A row states its length, so that the last token is read.
     - ``truncated``: as the released code of Frozen Pretrained Transformers does, to which its published numbers belong.
       Its tokeniser drops all closing brackets, so that different trees look the same: 14 ids beside padding,
       ``input_size`` 15. Rows are cut at its ``max_length`` 512, which most trees exceed, and the last of the 512

@@ -175,5 +175,5 @@ class CopyData(GeneratedData[Copy]):
         self.n_targets = (shortest + longest) // 2 + 1
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """One more than symbols, ``(B,)``."""
+        """The number of targets of each example: its symbols plus one, ``(B,)``."""
         return self.reader(split).lengths(indices, epoch) + 1

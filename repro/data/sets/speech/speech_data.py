@@ -111,7 +111,7 @@ class SpeechData(StoreDataModule, ExampleData):
 
     Source: Katharopoulos et al. 2020, section 4.3: 80 hours of WSJ, 40 mel filterbanks, about 800 frames an utterance,
         at most 2,400.
-    Deviation: the paper does not say which set of phonemes it has, nor how features are normalised: here by utterance,
+    Deviation: the paper states neither its set of phonemes nor how features are normalised: here by utterance,
         and kept in 16 bits.
     """
 

@@ -124,7 +124,7 @@ def symbols_of(tree: Phrase) -> list[str]:
     """A tree below its root as a row of symbols: ``(NP XX )NP``, an opening and a closing one for each phrase.
 
     Source: Vinyals et al. 2015 (arXiv:1412.7449), section 2.2; section 3.1 for ``XX`` in place of every part of speech,
-        without which the row would not tell where words stand.
+        without which the row would not give the positions of words.
     """
     symbols = []
     for child in tree.children:

@@ -52,7 +52,7 @@ class CompressiveAttention(RelativeAttention):
     Source: Rae et al. 2020, section 3.1; the loss: section 3.2, as a mean of squares, as in the authors' code in Sonnet
     1 (``nets/transformer.py``).
     Deviation: their code divides the loss by the number of layers; a stack here adds up its layers, so that
-    ``reconstruction`` has to say it. It projects distances of the compressed memory with weights of its own and counts
+    ``reconstruction`` has to set it. It projects distances of the compressed memory with weights of its own and counts
     them as if the memory did not lie between; in a pre-norm layer it keeps and compresses what the norm made; its
     memories begin full of zeros, ours empty. Its calls have a multiple of c inputs, so that none wait.
     """

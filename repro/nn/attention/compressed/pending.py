@@ -47,7 +47,7 @@ def oldest(pending: State, count: int) -> Tensor:
 
 
 def drop_oldest(pending: State, count: Tensor, size: int) -> State:
-    """Without the ``count (B,)`` oldest inputs of each row, which leaves no row more than ``size``."""
+    """Removes the ``count (B,)`` oldest inputs of each row; at most ``size`` remain in each."""
     remaining = {**pending, "length": pending["length"] - count}
     if "memory" in remaining:
         remaining["memory"] = remaining["memory"][:, max(0, remaining["memory"].shape[1] - size) :]
@@ -55,7 +55,7 @@ def drop_oldest(pending: State, count: Tensor, size: int) -> State:
 
 
 def append_new(pending: State, x: Tensor, layout: Layout, size: int) -> State:
-    """With the valid tokens of ``x (B, T, D)``, at most ``size`` for each row; a ring is written in place.
+    """Appends the valid tokens of ``x (B, T, D)``, at most ``size`` in a row; a ring is written in place.
 
     Padding goes to slots of tokens to come, which are free: T and the inputs of a row are together ``size`` at most.
     """

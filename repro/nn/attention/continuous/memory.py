@@ -121,7 +121,7 @@ class ContinuousMemory(nn.Module, Remembers):
         return MixerOutput(y, None if state is None else now, aux)
 
     def _step(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State, Tensor, Tensor]:
-        """One piece: outputs, state, and for each row the sum of its KL divergences and their number."""
+        """Processes one piece; returns also the sum of the KL divergences of each row, and their number."""
         state, unused = self._updated(state, layout)
         mixed = self.short(x, state.get("short"), layout)
         if "short" in state:

@@ -54,7 +54,7 @@ class LSHAttention(nn.Module, Hashes):
     Args:
         d_model: D.
         n_heads: H.
-        hashing: who sees whom; a call may say otherwise (:class:`~repro.nn.settings.CallSettings`).
+        hashing: which keys a query attends to; :class:`~repro.nn.settings.CallSettings` may override it.
         d_head: E, width of queries and keys; default ``d_model / n_heads``.
         d_value: Ev, width of values; default ``d_head``.
         bias: biases in the projections.

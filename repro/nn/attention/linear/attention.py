@@ -97,7 +97,7 @@ class LinearAttention(nn.Module):
         return MixerOutput(self.out(y.flatten(2).to(v.dtype)), _next_state(state, *sums))
 
     def _step(self, x: Tensor, state: State) -> MixerOutput:
-        """One token of each row, ``x (B, D)``, as in a recurrent network. Few operators keep it fast."""
+        """Processes one token of each row, ``x (B, D)``, like a recurrent network, in few operators."""
         rows, keys = len(x), 2 * self.widths[0]
         s, z = _sums(state)
         parts = self.qkv(x)

@@ -200,9 +200,10 @@ class _Cuts:
         return group.unflatten(0, (*heads, -1)).flatten(2, 3)
 
     def before(self, parts: Tensor, first: Tensor | None, back: bool = False) -> Tensor | None:
-        """For each chunk ``first`` plus the chunks before it, behind it if ``back``: one product with a triangle.
+        """The sum of ``first`` and all chunks before each chunk; with ``back``, after it.
 
-        ``parts (G·n, ...)``, ``first (G, ...)`` or None for nothing. None where it is nothing for all chunks.
+        One product with a triangular matrix. ``parts (G·n, ...)``, ``first (G, ...)`` or None for 0.
+        None where all sums are 0.
         """
         n = len(parts) // self.rows
         if n == 1:

@@ -133,7 +133,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
         return MixerOutput(y, write(state, key.permute(1, 2, 0, 3), value.permute(1, 2, 0, 3), layout))
 
     def _single_token(self, x: Tensor, state: State, layout: Layout, memory: MemorySettings) -> MixerOutput:
-        """One token: written into the ring first, which is then read in any order."""
+        """Attends with one new token. It is written into the ring first, which is then read in any order."""
         query, key, value = self._project(x, self.qkv.weight)
         distances, attention_mask = slot_distances(state)
         if memory.same_length:

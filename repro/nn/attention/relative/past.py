@@ -21,7 +21,7 @@ def remember(state: State, x: Tensor, layout: Layout, mem_len: int) -> State:
     Args:
         state: ``{"memory": (B, M, D), "length": (B,)}``; the valid entries of row b are the last ``length[b]``.
         x: inputs of this call, ``(B, T, D)``.
-        layout: its ``lengths`` say how many of the T tokens of each row are kept; ``settings.reread`` of the last ones
+        layout: its ``lengths`` state how many of the T tokens of a row are kept; ``settings.reread`` of the last ones
             are left out.
         mem_len: the most entries; the new state has ``min(M + T - reread, mem_len)``.
     """
