@@ -360,5 +360,5 @@ def _cells_by_run(path: Path, changed: int) -> dict[str, list[tuple[list[str], C
                         cell = {"table": table["id"], "row": row, "metric": metric, "measured": measured}
                         named.append((entry.get("scales", []), cell))
     except (TypeError, KeyError, AttributeError):
-        raise UserError(f"{path}: not a file of published numbers; `repro list` says what is wrong") from None
+        raise UserError(f"{path}: not a file of published numbers; `repro list` shows the error") from None
     return cells

@@ -181,7 +181,7 @@ def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number that JSON knows")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _check_types(record: RunRecord, name: str) -> None:

@@ -99,7 +99,7 @@ def _run(arguments: list[str]) -> None:
                 super().instantiate_classes()
                 if self.subcommand == "predict" and not isinstance(self.model, Translation):
                     raise ValueError(
-                        f"a {type(self.model).__name__} predicts nothing; `repro generate` goes on with text"
+                        f"a {type(self.model).__name__} has no predictions; `repro generate` continues a text"
                     )
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)

@@ -111,7 +111,7 @@ def list_recipes(args: argparse.Namespace) -> None:
     if args.fits is not None:
         units = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0}
         if not (match := re.fullmatch(r"([0-9.]{1,9})([smh])", args.fits)):
-            raise UserError(f"--fits: {args.fits!r} is no time; write it like 10m, 2h or 30s")
+            raise UserError(f"--fits: {args.fits!r} is not a time; write it like 10m, 2h or 30s")
         most = float(match[1]) * units[match[2]]
     rows = []
     for name in experiments():
@@ -165,7 +165,7 @@ def _known(paper: str | None) -> str | None:
     keys = published_files()
     if paper and paper not in keys:
         close = nearest(paper, keys) or f"; there are {', '.join(keys)}"
-        raise UserError(f"unknown paper {paper!r}{close}; `repro recipes` lists studies of no paper, too")
+        raise UserError(f"unknown paper {paper!r}{close}; `repro recipes` also lists studies without a paper")
     return paper
 
 
@@ -181,7 +181,7 @@ def make_tables(args: argparse.Namespace) -> int:
     from repro.report.render import check_tables, write_tables
 
     if args.reason is not None and args.withdraw is None:
-        raise UserError(f"--reason {args.reason!r} says why a record is withdrawn; add --withdraw RECORD")
+        raise UserError(f"--reason {args.reason!r} needs a record; add --withdraw RECORD")
     if args.check:
         differences = check_tables()
         for line in differences:

@@ -136,7 +136,7 @@ def find_record(word: str) -> RunRecord:
     found = find_records([word])
     if len(found) > 1:
         names = ", ".join([record.run_id for record in found[:3]] + ["..."] * (len(found) > 3))
-        raise UserError(f"{len(found)} runs begin with {word!r}: {names}; write more of one")
+        raise UserError(f"{len(found)} runs begin with {word!r}: {names}; give more of the id")
     return found[0]
 
 

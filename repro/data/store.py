@@ -234,7 +234,7 @@ def open_store(name: str, variant: str, command: str) -> Store:
         for file, entry in store.manifest.files.items():
             size = (path / file).stat().st_size if (path / file).is_file() else None
             if size != entry["bytes"]:
-                raise ValueError(f"{file} has {size} bytes, its manifest says {entry['bytes']}")
+                raise ValueError(f"{file} has {size} bytes, its manifest states {entry['bytes']}")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _corrupt(f"{name}/{variant}", error, command) from None
     return store
@@ -256,7 +256,7 @@ def verify(store: Store) -> None:
         except OSError as error:
             digest = f"unreadable ({error.strerror})"
         if digest != entry["sha256"]:
-            problem = f"sha256 of {file} is {digest:.16}…, its manifest says {entry['sha256']:.16}…"
+            problem = f"sha256 of {file} is {digest:.16}…, its manifest states {entry['sha256']:.16}…"
             raise _corrupt(store.name, problem, store.command)
 
 

@@ -268,7 +268,7 @@ class Table:
         try:
             self._batch = pa.ipc.open_stream(pa.memory_map(str(folder / DATA_FILE))).read_next_batch()
         except (OSError, StopIteration, pa.ArrowException) as error:
-            raise ValueError(f"{folder.name}/{DATA_FILE} is no table that can be read ({error})") from None
+            raise ValueError(f"{folder.name}/{DATA_FILE} is not a readable table ({error})") from None
 
     def __len__(self) -> int:
         return int(self._batch.num_rows)

@@ -169,7 +169,7 @@ class FairTest(Model):
             raise ValueError(f"{self.name}: the margin of a test needs `reason: ...`")
         if self.settled.within is None and not self.curve_is_own:
             raise ValueError(
-                f"{self.name}: settled: {self.settled.curve} is another metric's: add `within: ...`"
+                f"{self.name}: settled: {self.settled.curve} shows another metric; add `within: ...`"
             )
         if self.competent:
             require(self.competent.row, self.rows, f"{self.name}: competent: no row")
@@ -251,7 +251,7 @@ class Untested(Model):
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
         if not str(self):
-            raise ValueError("say what a test would need: `missing`, `core_hours`, `gpu_hours` or `why`")
+            raise ValueError("state what a test needs: `missing`, `core_hours`, `gpu_hours` or `why`")
         return self
 
     @property
@@ -326,7 +326,7 @@ def check(tests: Tests, paper: Paper) -> None:
     for name in paper.claims:
         if (name in attempts) == (name in tests.untested):
             tested = "has a test and is called untested"
-            wrong = tested if name in attempts else "has no test: say why below `untested`"
+            wrong = tested if name in attempts else "has no test; give the reason below `untested`"
             raise ValueError(f"claim {name} {wrong}")
     if tests.picture:
         require(tests.picture, [test.name for test in tests.tests], "picture: no test")

@@ -75,7 +75,7 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
     records = read_records(runs)
     with appending(runs) as (lines, append):
         if any(line.path == path and line.event == "withdrawn" for line in lines):
-            raise UserError(f"{path} is withdrawn already; its line in {runs / LEDGER} says why")
+            raise UserError(f"{path} is withdrawn already; its line in {runs / LEDGER} gives the reason")
         line = Line.now("withdrawn", path, _sha256(runs / path), reason)
         append([*_missing(runs, lines, records), line])
     return path
@@ -128,7 +128,7 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
         actual = _sha256(runs / path)
         if actual not in hashes or (len(hashes) > 1 and path not in left_out):
             expected = " and ".join(sorted(digest[:8] for digest in hashes))
-            yield f"runs/{path}: SHA-256 is {actual[:8]}, runs/{LEDGER} says {expected}; restore both from git"
+            yield f"runs/{path}: SHA-256 is {actual[:8]}, runs/{LEDGER} states {expected}; restore both from git"
 
 
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:

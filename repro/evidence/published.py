@@ -438,7 +438,7 @@ class Paper(Model):
         row, metric = self._refer(reference, place), reference[2]
         require(metric, row.values, f"{place}: the row has no number")
         if row.rules[metric].same_as is not None:
-            raise ValueError(f"{place}: that one is the same as another; name the other")
+            raise ValueError(f"{place}: that number is itself the same as another; name the other")
 
     def _check_derived(self, rules: Rules, place: str) -> None:
         derived = rules.derived

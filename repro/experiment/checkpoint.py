@@ -97,7 +97,9 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
     for path in paths:
         wrong = by_rank_0(partial(fault, path))
         if wrong is not None:
-            raise ReproError(f"{path} cannot be used: {wrong}; the same command goes back to before it")
+            raise ReproError(
+                f"{path} cannot be used: {wrong}; the same command resumes from an earlier checkpoint"
+            )
         last = read(path)["state_dict"]
         for name, value in last.items():
             if value.is_floating_point():

@@ -81,7 +81,7 @@ def describe(counted: dict[str, Any], explanation: str | None = None) -> str:
         rows.append(("published", f"{published:,}", f"as printed, rounded to {unit_of(published):,}"))
         rows.append(("difference", f"{difference:+,}", f"{difference / published:+.2%}"))
         is_equal = abs(difference) <= unit_of(published) // 2
-        reason = explanation or "the header of the recipe says why"
+        reason = explanation or "the header of the recipe gives the reason"
         conclusion = "equal to the printed count within its rounding" if is_equal else reason
     lines = [f"  {name:<12} {size:>15}   {remark}".rstrip() for name, size, remark in rows]
     return "\n".join([f"{counted['experiment']} ({counted['scale']})", "", *lines, "", conclusion])

@@ -137,7 +137,7 @@ def refuse_sharding(strategy: object) -> None:
         raise UserError(
             f"trainer.strategy: {name} is not supported: a checkpoint is a whole model, and every recipe fits GPUs of "
             "80 GB without shards; use ddp, and trainer.accumulate_grad_batches where a batch does not fit "
-            "(`repro cost` says in how many parts)"
+            "(`repro cost` prints the number of parts)"
         )
 
 

@@ -70,7 +70,7 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
         busy, wall = sum(e.gpu_hours for e in known), sum(e.hours for e in known)
         lines.append(f"estimated: {busy:.4g} GPU hours, {wall:.4g} h of runs ({on})")
     if unknown:
-        lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not say)")
+        lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not state it)")
     gpus, limit = profile.nodes * profile.gpus_per_node, hours(profile.time)
     allocation = f"{gpus} GPUs" if gpus else f"{profile.ranks * profile.cpus_per_task} CPU cores, no GPU"
     most = f", at most {len(specs) * gpus * limit:.4g} GPU hours" if gpus else ""

@@ -32,7 +32,7 @@ def pack(folder: Path, stores: Sequence[str]) -> None:
         ReproError: the disk is full.
     """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder} is no empty folder; name a new one")
+        raise UserError(f"{folder} is not an empty folder; name a new one")
     for name in stores:
         if not any((data_dir() / name).glob("*/manifest.json")):
             raise UserError(f"no store of {name} in {data_dir()}; make it with `repro data prepare {name}`")

@@ -25,7 +25,7 @@ def check_name(name: str, kind: str) -> None:
         UserError: W&B has no such names.
     """
     if not _NAME.fullmatch(name):
-        raise UserError(f"{kind} {name!r} is not a name of W&B; write it as in the project's address there")
+        raise UserError(f"{kind} {name!r} is not a valid W&B name; copy it from the project's address")
 
 
 def connect() -> "Api":

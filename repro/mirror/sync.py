@@ -81,7 +81,7 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
     if code == BUSY:
         return Synced(run, "running", held=n_rows, why="another process mirrors it")
     if code:
-        return Synced(run, "missing", 0, n_rows, f"W&B did not take it; {folder / LOG_FILE} may say more")
+        return Synced(run, "missing", 0, n_rows, f"W&B did not accept it; see {folder / LOG_FILE}")
     return Synced(run, "complete", unsent, n_rows)
 
 

@@ -86,7 +86,7 @@ def _output_of(body: nn.Module) -> nn.Linear:
         return body.out
     if isinstance(body, FeedForward):
         return body.outer
-    raise ValueError(f"normal_002_by_depth does not know the output matrix of {type(body).__name__}")
+    raise ValueError(f"normal_002_by_depth is for attention and FeedForward, not {type(body).__name__}")
 
 
 def as_made(model: nn.Module) -> None:

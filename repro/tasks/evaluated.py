@@ -138,7 +138,7 @@ class EvaluatedTask(Task[Net]):
             for counted, expected in self.data.expected(current.evaluation).items():
                 if scored.counts[counted] != expected:
                     raise RuntimeError(
-                        f"{scored.split}: {scored.counts[counted]} {counted} scored, there are {expected}"
+                        f"{scored.split}: {scored.counts[counted]} {counted} were scored, not {expected}"
                     )
             self.complete(current.evaluation, current.metrics)
             results.append(scored)

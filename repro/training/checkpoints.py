@@ -60,7 +60,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
             counted = _Counted(file)
             torch.save(dict(content), counted)  # type: ignore[arg-type]  # any file that is written in order
         if path.stat().st_size != counted.bytes:
-            raise OSError(errno.EIO, "the file has not the size that was written")
+            raise OSError(errno.EIO, "the file does not have the size that was written")
     except (OSError, RuntimeError) as error:  # torch wraps what goes wrong below it
         raise ReproError(_complaint(path, error, counted)) from None
     proof = {"bytes": counted.bytes, "sha256": counted.digest.hexdigest()}

@@ -167,7 +167,7 @@ class StepCheckpoints(Callback):
             return [checkpoint_path(self.folder, step) for step in self.plan.averaged(max_steps)]
         if self.best is None:
             raise ReproError(
-                f"checkpoints.best: no validation took place or gave a finite number, so {self.plan.best} has no best; "
+                f"checkpoints.best: no validation gave a finite number, so {self.plan.best} has no best value; "
                 "set trainer.val_check_interval to at most trainer.max_steps"
             )
         return [best_path(self.folder, self.best[0])]

@@ -68,7 +68,7 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert len({row["test/loss"] for row in rows}) == 4
     call("compare", TINY, "--metric", "test/los").refused("'test/los'", "test/loss")
     call("compare", "nosuch/run").refused("nosuch/run")
-    several = call("show", f"{TINY}/cpu/s101-").refused("2 runs begin with", "; write more of one")
+    several = call("show", f"{TINY}/cpu/s101-").refused("2 runs begin with", "; give more of the id")
     assert "..." not in several
 
 

@@ -223,7 +223,7 @@ def test_a_table_that_cannot_be_read_is_named_with_the_command(numbers_store: Pa
     path = numbers_store / "val" / DATA_FILE
     store = open_store(NAME, VARIANT)
     path.write_bytes(bytes(path.stat().st_size))
-    with pytest.raises(UserError, match=r"bpe300-n300 cannot be used: val/data-.* is no table") as caught:
+    with pytest.raises(UserError, match=r"cannot be used: val/data-.* is not a readable table") as caught:
         store.values("val", "en")
     assert REMEDY in str(caught.value)
 

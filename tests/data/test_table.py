@@ -98,7 +98,7 @@ def test_columns_of_different_lengths_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_table_is_named(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / table.DATA_FILE).write_bytes(content)
-    with pytest.raises(ValueError, match="is no table that can be read"):
+    with pytest.raises(ValueError, match="is not a readable table"):
         Table(tmp_path)
 
 

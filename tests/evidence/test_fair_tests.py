@@ -80,7 +80,7 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         ("tuned: nothing", SWEPT % ", seeds: 1-3", "seeds of a sweep start at 100"),
         ("tuned: nothing", "seeds: 1-100", "seeds from 100 on are for tuning"),
         ("tuned: nothing", "extended_to: 1-3", "extended_to must hold the seeds"),
-        ("tuned: nothing", "settled: {curve: val/ppl}", "val/ppl is another metric's: add `within: ...`"),
+        ("tuned: nothing", "settled: {curve: val/ppl}", "val/ppl shows another metric; add `within: ...`"),
         ("tuned: nothing", "competent: {row: tiny, level: 3, method: words}", "no row 'tiny'"),
         ("tuned: nothing", "declared: soon", "declared"),
         ("toy/base}", "{run: toy/base, config: zz}}", "config"),
@@ -88,11 +88,11 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         (
             "  base-ties-small: {gpu_hours: 8}\n",
             "",
-            "claim base-ties-small has no test: say why below `untested`",
+            "claim base-ties-small has no test; give the reason below `untested`",
         ),
         ("untested:\n", "untested:\n  bigger-is-better: {why: x}\n", "has a test and is called untested"),
         ("untested:\n", "untested:\n  nothing: {why: x}\n", "no claim 'nothing'"),
-        ("base-ties-small: {gpu_hours: 8}", "base-ties-small: {}", "say what a test would need"),
+        ("base-ties-small: {gpu_hours: 8}", "base-ties-small: {}", "state what a test needs"),
         ("schema_version: 1", "schema_version: 1\nextra: 1", "extra"),
     ],
 )

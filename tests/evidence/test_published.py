@@ -171,7 +171,7 @@ SMALL = "values: {bleu: 27.8}"
         ("table1/big/blue", "table1 has no metric 'blue'; nearest: bleu"),
         ("table1", "'table1': write table/row/metric"),
         ("table1/drawn", "the row has no number 'bleu'"),
-        ("table1/small", "that one is the same as another"),
+        ("table1/small", "that number is itself the same as another"),
     ],
 )
 def test_the_same_measurement_elsewhere_is_there(house, same, message):

@@ -32,7 +32,7 @@ def test_what_layers_share_counts_once_in_every_sum() -> None:
     ("experiment", "message"),
     [
         ("transformer-xl/enwik8-12l", "equal to the printed count within its rounding"),
-        ("transformer-xl/wt103-large", "the header of the recipe says why"),
+        ("transformer-xl/wt103-large", "the header of the recipe gives the reason"),
     ],
 )
 def test_a_difference_is_explained(experiment: str, message: str) -> None:

@@ -53,7 +53,7 @@ def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) ->
 
 def test_what_cannot_be_packed_or_brought_back(results: Path, tmp_path: Path) -> None:
     for taken in (results, results / "runs" / "old.json"):
-        with pytest.raises(UserError, match="is no empty folder"):
+        with pytest.raises(UserError, match="is not an empty folder"):
             pack(taken, [])
     with pytest.raises(UserError, match="repro data prepare letters"):
         pack(tmp_path / "copy", ["letters"])

@@ -14,7 +14,7 @@ from tests.wandb_server import ENTITY, GONE, HANG, WandbServer
 
 @pytest.mark.parametrize("name", ["", "b/c", "b?c", "b#c", "\x1b[2J", "b:c", "x" * 129])
 def test_a_name_of_another_form_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"project .* is not a name of W&B"):
+    with pytest.raises(UserError, match=r"project .* is not a valid W&B name"):
         check_name(name, "project")
 
 

@@ -51,7 +51,7 @@ def test_a_server_that_does_not_take_it_is_said(
     server.fail(401)
     result = sync(NAME, log.path.parent)
     assert (result.state, result.sent) == ("missing", 0)
-    assert "mirror.log may say more" in result.line
+    assert "W&B did not accept it; see " in result.line
     assert "W&B: " in log.path.with_name("mirror.log").read_text()
     server.recover()
     server.mood = 200

@@ -247,7 +247,7 @@ class Few(pl.Callback):
 
 def test_a_token_too_few_is_noticed() -> None:
     made = task(network(4), WITH_MEMORY)
-    with pytest.raises(RuntimeError, match="tokens scored, there are"):
+    with pytest.raises(RuntimeError, match="tokens were scored, not"):
         trainer(1, callbacks=[Few()]).test(made, datamodule=data(), verbose=False)
 
 

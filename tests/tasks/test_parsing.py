@@ -133,5 +133,5 @@ def test_every_score_is_measured_with_its_protocol() -> None:
 
 
 def test_a_lost_sentence_stops_the_evaluation() -> None:
-    with pytest.raises(RuntimeError, match="1 examples scored, there are 2"):
+    with pytest.raises(RuntimeError, match="1 examples were scored, not 2"):
         task(FOUND[:1])

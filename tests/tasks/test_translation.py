@@ -179,7 +179,7 @@ class FakeData:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "message"), [([5], "1 examples scored, there are 2"), ([5, 1], "6 tokens scored, there are 5")]
+    ("tokens", "message"), [([5], "1 examples were scored, not 2"), ([5, 1], "6 tokens were scored, not 5")]
 )
 def test_a_lost_sentence_or_token_stops_the_evaluation(tokens: list[int], message: str) -> None:
     module, size = task(), len(tokens)

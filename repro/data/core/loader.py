@@ -134,7 +134,7 @@ class PlannedLoader(Generic[Item, Batch]):
             self._planned = (self.epoch, self._plan(self.epoch))
         if len(self._planned[1]) != self._length:
             raise ReproError(
-                f"epoch {self.epoch} has {len(self._planned[1])} batches, epoch 0 {self._length}"
+                f"epoch {self.epoch} has {len(self._planned[1])} batches, but epoch 0 has {self._length}"
             )
         return self._planned[1]
 
@@ -157,8 +157,8 @@ class PlannedLoader(Generic[Item, Batch]):
             whole = self._length // self._micro_batches * micro_batches
             if batch not in (0, whole):
                 raise UserError(
-                    f"the checkpoint lies inside an epoch cut by accumulate_grad_batches {micro_batches}, now "
-                    f"it is {self._micro_batches}; resume with {micro_batches}"
+                    f"the checkpoint lies inside an epoch with accumulate_grad_batches {micro_batches}, not "
+                    f"{self._micro_batches}; resume with {micro_batches}"
                 )
             batch = self._length if batch else 0
         if not 0 <= batch <= self._length:

@@ -133,10 +133,10 @@ class StreamData(DataModule):
         if shards < 1 or (shards > 1 and order in ("sentences", "documents")):
             raise UserError(f"shards must be at least 1, and 1 with order {order}, not {shards}")
         if order == "documents" and stages:
-            raise UserError("order documents goes without stages; leave them out")
+            raise UserError("order documents does not support stages; leave stages out")
         if context and (stages or order != "stream"):
             raise UserError(
-                f"context {context} goes with order stream, not {order}, and without stages; leave it out"
+                f"context {context} needs order stream, not {order}, and no stages; leave context out"
             )
         self.shards = shards
         self._columns: dict[str, Column] = {}

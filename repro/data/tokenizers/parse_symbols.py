@@ -48,7 +48,7 @@ class WordsAndSymbols(Special):
             words = ByteBpe.train(sentences, size - len(symbols))
         except UserError as error:
             raise UserError(
-                f"of {size}, {len(symbols)} are symbols of trees, the others words': {error}"
+                f"vocabulary size {size} includes {len(symbols)} symbols of trees; for the words, {error}"
             ) from None
         return cls(written(cls.kind, symbols=list(symbols), words=json.loads(words.content)))
 

@@ -114,7 +114,7 @@ def batches(data: DataModule, config: Config, size: BatchSize, device: torch.dev
     if isinstance(fields, Fields) and isinstance(data, ExampleData):
         return [examples(data, fields, size, device)]
     if isinstance(fields, Fields) or not isinstance(data, StreamData):
-        raise UserError(f"{config['class_path']}: what its batches hold is not known (FIELDS in {__name__})")
+        raise UserError(f"{config['class_path']}: its fields are unknown; add them to FIELDS in {__name__}")
     made = [stream(size, fields, reset_memory, device) for reset_memory in (True, False)]
     by_document = (config.get("init_args") or {}).get("order") == "documents"
     return [documents(batch, device) for batch in made] if by_document else list(made)

@@ -162,7 +162,7 @@ def memory_sheet(
         count = captures[layer].n_heads
         unknown = [head for head in heads or () if not 1 <= head <= count]
         if unknown:
-            raise UserError(f"head {unknown[0]} is not there; layer {layer} has heads 1 to {count}")
+            raise UserError(f"head {unknown[0]} does not exist; layer {layer} has heads 1 to {count}")
         bands += _bands(layer, captures[layer], [head - 1 for head in heads or range(1, count + 1)])
     return draw(title, bands)
 

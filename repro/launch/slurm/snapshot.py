@@ -121,7 +121,7 @@ def _read(name: str, path: Path, roots: tuple[Path, ...]) -> bytes:
     try:
         if real.stat().st_size > LARGEST_FILE:
             raise UserError(
-                f"{path} is larger than {LARGEST_FILE // 10**6} MB: no code; move it, or let git ignore it"
+                f"{path} is larger than {LARGEST_FILE // 10**6} MB: it is not code; move it, or let git ignore it"
             )
         return real.read_bytes()
     except OSError as error:

@@ -40,7 +40,7 @@ def inner_path(label: str, value: str, example: str) -> str:
     """A name with slashes that stays below the folder it is used in."""
     name = matching(label, value, NAME, example)
     if any(part in ("", ".", "..") for part in name.split("/")):
-        raise UserError(f"{label}: {value!r} leads elsewhere; write it like {example}")
+        raise UserError(f"{label}: {value!r} leads out of its folder; write it like {example}")
     return name
 
 

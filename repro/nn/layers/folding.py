@@ -71,7 +71,7 @@ def _reader(sublayer: Sublayer) -> nn.Linear:
     """The module that reads the input of a sublayer, besides its shortcut."""
     kind = type(sublayer.body)
     if kind not in READERS or not isinstance(sublayer.norm_in, nn.Identity):
-        raise ValueError(f"it is not known through which weights {kind.__name__} reads its input")
+        raise ValueError(f"{kind.__name__} cannot be folded: it is not in READERS, or has an input norm")
     reader = getattr(sublayer.body, READERS[kind])
     assert isinstance(reader, nn.Linear)
     return reader

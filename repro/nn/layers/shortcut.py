@@ -94,7 +94,7 @@ def begin_by_variance(net: nn.Module, run: Callable[[], object]) -> Beginnings:
         except _Reached:
             return omegas
     missing = [name for name, sublayers in stacks.items() if len(omegas[name]) < len(sublayers)]
-    raise ValueError(f"one pass did not come to every sublayer of {', '.join(missing)}")
+    raise ValueError(f"one pass did not reach every sublayer of {', '.join(missing)}")
 
 
 class _Reached(Exception):

@@ -27,7 +27,7 @@ class CtcHead(nn.Module):
     def __init__(self, d_model: int, n_classes: int) -> None:
         super().__init__()
         if n_classes < 2:
-            raise ValueError(f"n_classes must be at least 2, a blank and something to say, not {n_classes}")
+            raise ValueError(f"n_classes must be at least 2, a blank and one symbol, not {n_classes}")
         self.proj = nn.Linear(d_model, n_classes)
         self.n_classes = n_classes
 

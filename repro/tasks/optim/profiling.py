@@ -48,7 +48,7 @@ def profile(task: LightningModule, net: nn.Module) -> None:
         return
     if any(begun):
         raise ReproError(
-            "some weighted shortcuts have what they begin with and others have not: give all or none"
+            "some weighted shortcuts have an initial value and others have none; give all or none"
         )
     measured, wrong = {}, None
     if task.global_rank == 0:

@@ -109,12 +109,12 @@ def test_the_list_tells_both_ways() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: .* is no tree with its value"),
+        ("( ( ( [MAX 3 ) 4 ) )\t4", "line 3: .* is not a tree and its value"),
         ("( ( ( [MAX 3 ) 12 ) ] )\t4", "line 3.* 12 "),
-        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: .* is no tree"),
-        ("( ( ( [MAX 3 ) 4 ) ] )\tx", "line 3: .* is no tree"),
-        ("( ( ( [MAX 3 ) 4 ) ] )", "line 3: .* is no tree"),
-        ("", "line 3: '' is no tree"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\t", "line 3: .* is not a tree"),
+        ("( ( ( [MAX 3 ) 4 ) ] )\tx", "line 3: .* is not a tree"),
+        ("( ( ( [MAX 3 ) 4 ) ] )", "line 3: .* is not a tree"),
+        ("", "line 3: '' is not a tree"),
     ],
 )
 def test_a_bad_line_is_named(data_folder: Path, folder: Path, line: str, message: str) -> None:

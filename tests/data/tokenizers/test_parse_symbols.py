@@ -73,8 +73,8 @@ def test_the_same_text_gives_the_same_file(tokenizer: WordsAndSymbols) -> None:
 @pytest.mark.parametrize(
     ("size", "message"),
     [
-        (264, "of 264, 5 are symbols of trees, the others words': vocabulary size 259 is too small"),
-        (900, "of 900, 5 are symbols of trees, the others words': vocabulary size 895 is too large"),
+        (264, "264 includes 5 symbols of trees; for the words, vocabulary size 259 is too small"),
+        (900, "900 includes 5 symbols of trees; for the words, vocabulary size 895 is too large"),
     ],
 )
 def test_a_size_that_cannot_be_reached(size: int, message: str) -> None:

@@ -216,7 +216,7 @@ class _Unpickler(Unpickler):
             return str.encode
         if module.partition(".")[0] == "numpy" and name in _ARRAYS:
             return _ARRAYS[name]
-        raise UnpicklingError(f"it names {module}.{name}")
+        raise UnpicklingError(f"it refers to {module}.{name}")
 
 
 def _original(folder: Path, name: str) -> tuple[Path, bytes]:

@@ -105,7 +105,7 @@ def read_trees(file: TextFile) -> Trees:
         balanced = sum(i >= FIRST_OPERATOR for i in ids) == 2 * ids.count(CLOSE)
         if not ids or PAD in ids or value not in DIGITS or not balanced:
             raise UserError(
-                f"{file.path}, line {file.read}: {line!r:.80} is no tree with its value; get the file again"
+                f"{file.path}, line {file.read}: {line!r:.80} is not a tree and its value; get the file again"
             )
         tokens.append(np.array(ids, np.uint8))
         lengths.append(len(ids))

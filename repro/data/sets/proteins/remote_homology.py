@@ -62,7 +62,7 @@ def _records(content: bytes, source: str) -> list[Any]:
     except ValueError as error:
         raise UserError(f"{source} is not JSON: {error}; get the file again") from None
     if not isinstance(records, list) or not records:
-        raise UserError(f"{source} is no list of proteins; use TAPE's files")
+        raise UserError(f"{source} is not a list of proteins; use TAPE's files")
     return records
 
 

@@ -65,9 +65,9 @@ class Hashing:
         if sizes is not None and (not sizes or any(size < 2 or size % 2 for size in sizes)):
             raise ValueError(f"buckets must be even and at least 2, not {self.buckets}")
         if self.average and not self.duplicates:
-            raise ValueError("average gives every round its own softmax: it needs duplicates: true")
+            raise ValueError("average gives every round its own softmax and needs duplicates: true")
         if self.scaled and not self.unit_keys:
-            raise ValueError("scaled is about unit keys, others are divided anyway: it needs unit_keys: true")
+            raise ValueError("scaled applies to unit keys only and needs unit_keys: true")
 
     @classmethod
     def across(cls, rounds: int = 1, chunk: int = 64, buckets: int | None = None) -> "Hashing":
