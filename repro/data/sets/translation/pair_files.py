@@ -57,8 +57,8 @@ def _is_marked_up(path: Path) -> bool:
 def kept_lines(file: TextFile, straight: bool) -> Iterator[str]:
     """The lines of a side.
 
-    In marked-up files these are the contents of segments, with entities decoded and outer blanks stripped. In
-    ``train.tags.*`` lines about a talk are left out, except its title and description without their tags.
+    Of marked-up files these are the contents of segments, entities read, blanks at the ends stripped; of
+    ``train.tags.*`` not those that tell of a talk, but its title and description without their tags.
     """
     marked, talks = _is_marked_up(file.path), file.path.name.startswith("train.tags.")
     for line in file:
