@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1950,
     "data": 5380,
     "evidence": 2400,
-    "experiment": 2590,
+    "experiment": 2600,
     "launch": 2195,
     "mirror": 420,
     "models": 1135,
