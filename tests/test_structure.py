@@ -24,7 +24,7 @@ BUDGETS = {
     "nn": 4580,
     "report": 2135,
     "repro": 1425,
-    "tasks": 3135,
+    "tasks": 3150,
     "training": 870,
     "verify": 155,
 }

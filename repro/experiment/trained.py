@@ -132,7 +132,7 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
         The file and its content, with the recipe under ``config``.
 
     Raises:
-        UserError: a file that cannot be read, or without its configuration.
+        UserError: a file that cannot be read.
     """
     path = folder / MODEL_FILE
     if not path.is_file() and (saved := _saved(folder)):
@@ -141,9 +141,8 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
     loaded = checkpoint.read(path)
     if path.name != MODEL_FILE:
         begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
-        loaded["config"] = next(begun, None)
-    if not isinstance(loaded.get("config"), dict):
-        raise UserError(f"{path} lacks its configuration; {_COPY}")
+        loaded["config"] = next(begun, {})
+    loaded.setdefault("config", {})
     return path, loaded
 
 
@@ -155,9 +154,7 @@ def _named(path: Path) -> Iterator[None]:
     except (UserError, AttributeError, RuntimeError, TypeError) as error:
         # torch tells what is wrong in its second line
         reason = str(error).removeprefix(f"{path} (): ").splitlines()[:2][-1].strip()
-        raise UserError(
-            f"{path}: its weights are not those of its configuration: {reason}; {_COPY}"
-        ) from None
+        raise UserError(f"{path}: configuration and weights make no model: {reason}; {_COPY}") from None
 
 
 def _is_plain(word: str) -> bool:
@@ -182,10 +179,9 @@ def load_with_data(word: str, scale: str | None = None, seed: int | None = None)
     path, loaded = read_weights(folder)
     with _named(path):
         parts = build(Recipe(str(path), "", loaded["config"]))
+        parts.task.load_state_dict(loaded["state_dict"])
     parts.data.prepare_data()
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
-    with _named(path):
-        parts.task.load_state_dict(loaded["state_dict"])
     return folder, parts
 
 
