@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1950,
-    "data": 5380,
+    "data": 5395,
     "evidence": 2400,
     "experiment": 2600,
     "launch": 2195,

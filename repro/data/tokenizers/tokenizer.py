@@ -24,7 +24,7 @@ MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be writ
 # Texts that a file must give back: blanks at the edges, a combining character, every printable one of ASCII.
 PROBES = (" Zwei  Männer, e\u0301\r\n猫 <pad>! ", string.printable)
 # What a file may hold that concerns neither text nor ids. Without its special symbols, text cannot imitate them.
-_LEFT_OUT = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
+_LEFT_OUT: dict[str, Any] = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
 
 
 def byte_level(content: bytes, *keys: str) -> Any:
