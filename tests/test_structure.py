@@ -15,16 +15,16 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1975,
-    "data": 5375,
+    "data": 5395,
     "evidence": 2400,
-    "experiment": 2660,
+    "experiment": 2670,
     "launch": 2210,
     "mirror": 420,
     "models": 1135,
     "nn": 4580,
     "report": 2135,
     "repro": 1430,
-    "tasks": 3135,
+    "tasks": 3150,
     "training": 870,
     "verify": 155,
 }
