@@ -140,15 +140,16 @@ class TextFile:
             for raw in file:
                 self.read += 1
                 self._digest.update(raw)
-                line = trimmed(raw, self.read == 1, found)
+                line = plain(raw, self.read == 1, found)
                 yield decoded(line, f"{self.path}, line {self.read}").removesuffix("\n")
 
 
-def trimmed(text: bytes, begins: bool, found: Counter[str]) -> bytes:
+def plain(text: bytes, begins: bool, found: Counter[str]) -> bytes:
     """Text without carriage returns at the ends of lines and, where it begins, a byte order mark; counts them."""
-    plain = text.removeprefix("\ufeff".encode()) if begins else text
-    lines, ends = _RETURNS.subn(b"", plain)
-    found.update({"byte order marks": len(plain) < len(text), "carriage returns at line ends": ends})
+    unmarked = text.removeprefix("\ufeff".encode()) if begins else text
+    lines, ends = _RETURNS.subn(b"", unmarked) if b"\r" in text else (unmarked, 0)
+    if len(lines) < len(text):
+        found.update({"byte order marks": len(unmarked) < len(text), "carriage returns at line ends": ends})
     return lines
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet, Options, subword_options
 from repro.data.hub import download, on_hub
-from repro.data.packed import AS, REMOVED, decoded, glob_packed, open_packed, read_packed, sha256_of, trimmed
+from repro.data.packed import AS, REMOVED, decoded, glob_packed, open_packed, plain, read_packed, sha256_of
 from repro.data.store import Manifest, StoreWriter
 from repro.data.table import BLOCK, ids_of
 from repro.data.tokenizers.loading import AnyTokenizer
@@ -183,7 +183,7 @@ class TextSet(DataSet):
         found = REMOVED[split] = Counter()
         for text, begins in articles(pieces) if self.documents == "articles" else pieces:
             if not level.startswith(("bytes", "chars")):  # these keep every byte
-                text = trimmed(text, begins, found)
+                text = plain(text, begins, found)
             if level == "chars" and self.strip_lines:
                 text = b"\n".join(line.strip() for line in text.split(b"\n"))
             elif level.startswith("words") and not text.endswith(b"\n"):

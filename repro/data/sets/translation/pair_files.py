@@ -66,8 +66,7 @@ def kept_lines(file: TextFile, straight: bool) -> Iterator[str]:
     marked, talks = _is_marked_up(file.path), file.path.name.startswith("train.tags.")
     for line in file:
         if marked:
-            match = _SEGMENT.search(line)
-            if len(re.findall(r"</?seg\b", line)) != (2 if match else 0):
+            if len(re.findall(r"</?seg\b", line)) != (2 if (match := _SEGMENT.search(line)) else 0):
                 raise UserError(f"{file.path}, line {file.read}: must be one whole segment; use the original")
             if match:
                 text = html.unescape(match[1]).strip()
