@@ -35,6 +35,15 @@ def lock(file: IO[Any], operation: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:
     return True
 
 
+def has_locks(file: IO[Any]) -> bool:
+    """Whether the file system of an open file has locks, without which two processes may write one run."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in NO_LOCKS
+    return True
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Writes a file whole or not at all.
 

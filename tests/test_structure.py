@@ -14,17 +14,17 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1970,
-    "data": 5375,
+    "cli": 1975,
+    "data": 5395,
     "evidence": 2400,
-    "experiment": 2660,
-    "launch": 2205,
+    "experiment": 2670,
+    "launch": 2210,
     "mirror": 420,
     "models": 1135,
     "nn": 4580,
     "report": 2135,
-    "repro": 1425,
-    "tasks": 3135,
+    "repro": 1430,
+    "tasks": 3150,
     "training": 870,
     "verify": 155,
 }

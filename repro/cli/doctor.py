@@ -16,6 +16,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from repro.errors import UserError
+from repro.files import has_locks
 from repro.launch.slurm.limits import read_limits
 from repro.paths import data_dir, results_dir, runs_dir
 
@@ -153,7 +154,7 @@ def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
 
 
 def folder(name: str, path: Path) -> Check:
-    """Free space of a folder, and whether a file can be written there."""
+    """Free space of a folder, and whether a file can be written and locked there."""
     existing = path if path.exists() else next(p for p in path.absolute().parents if p.exists())
     remedy = f"make {path} writable, or set REPRO_{name.upper()} to another folder"
     if not existing.is_dir():
@@ -161,6 +162,7 @@ def folder(name: str, path: Path) -> Check:
     try:
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(b"x")
+            locks = has_locks(file)
     except OSError as error:
         return Check(FAIL, f"cannot write to {existing}: {error.strerror}", remedy)
     free = shutil.disk_usage(existing).free
@@ -168,6 +170,9 @@ def folder(name: str, path: Path) -> Check:
     if free < LOW_SPACE:
         remedy = f"free some space, or set REPRO_{name.upper()} to a larger disk"
         return Check(WARN, summary, remedy)
+    if not locks:
+        remedy = "mount it with locks (Lustre: -o flock), or never start one run twice at a time"
+        return Check(WARN, f"{summary}, no file locks: two processes could write one run", remedy)
     return Check(OK, summary)
 
 

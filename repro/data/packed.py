@@ -3,8 +3,10 @@
 import contextlib
 import hashlib
 import lzma
+import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +14,9 @@ from typing import IO, Any
 from repro.errors import UserError
 
 FORMS = ("", ".gz", ".xz", ".zip")  # the ends of names, the plain file's first
+_RETURNS = re.compile(rb"\r+(?=\n|\Z)")
+# By file, or split of a text: what its last reading removed, or that it is hidden and was passed over.
+REMOVED: dict[str, Counter[str]] = {}
 AS = ", plain or .gz, .xz or .zip"
 
 
@@ -76,7 +81,9 @@ def glob_packed(folder: Path, pattern: str) -> list[Path]:
     paths: dict[str, Path] = {}
     for form in FORMS:
         for path in folder.glob(pattern + form):
-            if path.is_file() and not path.name.startswith("."):
+            if path.name.startswith("."):
+                REMOVED[str(path)] = Counter({"hidden files": 1})
+            elif path.is_file():
                 paths.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
     return [paths[name] for name in sorted(paths)]
 
@@ -104,7 +111,7 @@ class TextFile:
     """The lines of a text file in UTF-8, plain or packed. Iterate once.
 
     A line ends at a line feed and nowhere else: crawled text has form feeds and Unicode's separators inside its lines.
-    A carriage return before the line feed and a byte order mark belong to no line.
+    Carriage returns before the line feed and a byte order mark belong to no line.
 
     Args:
         path: of the file.
@@ -128,12 +135,22 @@ class TextFile:
         Raises:
             UserError: the file cannot be read, is damaged, or is not UTF-8; names the line.
         """
+        found = REMOVED[str(self.path)] = Counter()
         with open_packed(self.path) as file:
             for raw in file:
                 self.read += 1
                 self._digest.update(raw)
-                line = decoded(raw, f"{self.path}, line {self.read}").removesuffix("\n").removesuffix("\r")
-                yield line.removeprefix("\ufeff") if self.read == 1 else line
+                line = plain(raw, self.read == 1, found)
+                yield decoded(line, f"{self.path}, line {self.read}").removesuffix("\n")
+
+
+def plain(text: bytes, begins: bool, found: Counter[str]) -> bytes:
+    """Text without carriage returns at the ends of lines and, where it begins, a byte order mark; counts them."""
+    unmarked = text.removeprefix("\ufeff".encode()) if begins else text
+    lines, ends = _RETURNS.subn(b"", unmarked) if b"\r" in text else (unmarked, 0)
+    if len(lines) < len(text):
+        found.update({"byte order marks": len(unmarked) < len(text), "carriage returns at line ends": ends})
+    return lines
 
 
 def decoded(content: bytes, origin: str) -> str:

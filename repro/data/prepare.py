@@ -1,15 +1,18 @@
 """The actions on data sets: list, prepare, open and verify their stores. Needs no torch."""
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from repro.data import store
-from repro.data.data_set import Options
+from repro.data.data_set import GPT2, Options
 from repro.data.own import facts_of, kept_facts, make_data_set, own_data_set, write_facts
+from repro.data.packed import REMOVED
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
 from repro.data.store import store_path, variants
+from repro.data.tokenizers.tokenizer import load_gpt2
 from repro.errors import UserError
 from repro.files import alone
 
@@ -79,6 +82,9 @@ def prepare(
         report(f"kept {name}/{variant}: already prepared")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
+    if level == GPT2 and tokenizer is not None:
+        load_gpt2(tokenizer)  # refused before the text is read, which takes long
+    REMOVED.clear()
     path = store.make_store(
         name,
         variant,
@@ -89,6 +95,8 @@ def prepare(
         write_facts(name, facts)
     for line in data_set.report(open_store(name, variant).manifest):
         report(line)
+    if removed := sum(REMOVED.values(), Counter[str]()):
+        report(f"removed from the files: {', '.join(f'{count:,} {what}' for what, count in removed.items())}")
     return path
 
 

@@ -25,6 +25,7 @@ from repro.nn.positions.positions import longest_window
 from repro.plugins import load_plugins, located, resolve
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
+from repro.tasks.metrics.bleu import require_tokeniser
 from repro.training.early_stop import StopRule
 from repro.training.saving import Checkpoints
 from repro.yamls import flatten
@@ -159,6 +160,7 @@ def check_together(task: AnyTask, data: DataModule) -> None:
             f"{type(task).__name__} trains on a {task.batch.__name__}, {type(data).__name__} gives a "
             f"{data.batch.__name__}; set data.class_path to a datamodule that fits"
         )
+    require_tokeniser(getattr(data, "target_language", ""))
     if isinstance(data, ExampleData):
         check_examples(task.module, data)
     known, stored = task.vocabulary_size, data.vocab_size

@@ -68,16 +68,18 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
     Raises:
         UserError: another signature (the differing keys are named) or another vocabulary.
     """
-    stamp = loaded.get(STAMP)
-    if not isinstance(stamp, dict) or not {"signature", "vocabulary_sha256"} <= stamp.keys():
-        raise UserError(f"{path} was not written by repro, so its run is unknown")
-    if signature is not None and stamp["signature"] != signature:
-        keys = differing_keys(stamp["signature"], signature)
+    match loaded.get(STAMP):
+        case {"signature": dict(before), "vocabulary_sha256": str() | None as known}:
+            pass
+        case _:
+            raise UserError(f"{path} was not written by repro, so its run is unknown; give one that was")
+    if signature is not None and before != signature:
+        keys = differing_keys(before, signature)
         more = f" and {len(keys) - 4} more" if len(keys) > 4 else ""
         raise UserError(f"{path} belongs to another configuration; it differs in {'; '.join(keys[:4])}{more}")
-    if vocabulary is not None and stamp["vocabulary_sha256"] not in (None, vocabulary):
+    if vocabulary is not None and known not in (None, vocabulary):
         raise UserError(
-            f"{path} was trained with another vocabulary ({stamp['vocabulary_sha256'][:8]}, here {vocabulary[:8]}); "
+            f"{path} was trained with another vocabulary ({known[:8]}, here {vocabulary[:8]}); "
             "prepare the data it was trained on, or train again"
         )
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,8 @@ from repro.tasks.metrics.sentences import one_line
 from repro.tasks.translation import Search, Translation, decode_batch
 from repro.training.checkpoints import checkpoints, fault
 from repro.training.saving import best_checkpoints
+
+_COPY = "copy it from the run's folder again, or use the code that wrote it"
 
 
 @dataclass
@@ -129,7 +132,7 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
         The file and its content, with the recipe under ``config``.
 
     Raises:
-        UserError: a file that cannot be read, or without its configuration.
+        UserError: a file that cannot be read.
     """
     path = folder / MODEL_FILE
     if not path.is_file() and (saved := _saved(folder)):
@@ -138,10 +141,20 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
     loaded = checkpoint.read(path)
     if path.name != MODEL_FILE:
         begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
-        loaded["config"] = next(begun, None)
-    if not isinstance(loaded.get("config"), dict):
-        raise UserError(f"{path} lacks its configuration; copy {MODEL_FILE} from the run's folder again")
+        loaded["config"] = next(begun, {})
+    loaded.setdefault("config", {})
     return path, loaded
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Refuses, by its name, a model file whose configuration and weights make no model."""
+    try:
+        yield
+    except (UserError, AttributeError, RuntimeError, TypeError) as error:
+        # torch tells what is wrong in its second line
+        reason = str(error).removeprefix(f"{path} (): ").splitlines()[:2][-1].strip()
+        raise UserError(f"{path}: configuration and weights make no model: {reason}; {_COPY}") from None
 
 
 def _is_plain(word: str) -> bool:
@@ -164,10 +177,11 @@ def load_with_data(word: str, scale: str | None = None, seed: int | None = None)
     """
     folder = find_run(word, scale, seed)
     path, loaded = read_weights(folder)
-    parts = build(Recipe(word, scale or "", loaded["config"]))
+    with _named(path):
+        parts = build(Recipe(str(path), "", loaded["config"]))
+        parts.task.load_state_dict(loaded["state_dict"])
     parts.data.prepare_data()
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
-    parts.task.load_state_dict(loaded["state_dict"])
     return folder, parts
 
 
@@ -196,17 +210,13 @@ def load_trained(
         )
     tokenizer = load_tokenizer(files[0])
     checkpoint.check_stamp(path, loaded, None, str(tokenizer.sha256))
-    config = loaded["config"]
-    task = build_task(Recipe(word, scale or "", config))
-    try:
+    with _named(path):
+        data = loaded["config"].get("data", {}).get("init_args", {})
+        task = build_task(Recipe(str(path), "", loaded["config"]))
         task.load_state_dict(loaded["state_dict"])
-    except RuntimeError as error:
-        problem = str(error).splitlines()[1].strip()
-        raise UserError(f"{path}: its weights are not those of its configuration: {problem}") from None
     if weighted_stacks(task.module):
         with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)
-    data = config.get("data", {}).get("init_args", {})
     task.eval().requires_grad_(False)
     if compiled:
         compile_decoding(task)

@@ -129,7 +129,8 @@ def _make_folder(folder: Path) -> None:
 def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, str]]:
     """The task of each run in the queue, ``{run_id: "12_0"}``; apart from them, those whose task was cancelled.
 
-    A cancelled task stays in the queue while its ranks save, for up to Slurm's ``KillWait`` (30 s).
+    A cancelled task stays in the queue while its ranks save, for up to Slurm's ``KillWait`` (30 s). A task that waits
+    for a cancelled one stays until Slurm looks at it again.
     """
     runs: dict[str, str] = {}
     ending: set[str] = set()
@@ -137,10 +138,19 @@ def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, 
         task = entry.task_in(tasks)
         if entry.run and entry.submission and task:
             runs[entry.run] = task.job  # of the newest submission, which comes last
-            if task.state == "COMPLETING" and task.job in cancelled(entry.submission):
+            stopped = cancelled(entry.submission)
+            saves = task.state == "COMPLETING" and task.job in stopped
+            if saves or (task.state == "PENDING" and _parents(entry.submission, task.job) & stopped.keys()):
                 ending.add(task.job)
     staying = {run: job for run, job in runs.items() if job not in ending}
     return staying, {run: job for run, job in runs.items() if job in ending}
+
+
+def _parents(submission: Submission, task: str) -> set[str]:
+    """The tasks of a submission for which one of its tasks waits: those of its index."""
+    number, _, index = task.partition("_")
+    names = {name for job in submission.jobs if str(job.job_id) == number for name in job.after}
+    return {f"{job.job_id}_{index}" for job in submission.jobs if job.name in names}
 
 
 def carry_out(plan: Plan) -> Submission:

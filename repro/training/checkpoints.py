@@ -133,18 +133,18 @@ def read(path: Path, mmap: bool = False) -> dict[str, Any]:
     Raises:
         UserError: missing, damaged, or holding more than tensors and plain values.
     """
+    remedy = "delete it to continue without it"
+    if path.suffix != SUFFIX:  # a final model
+        remedy = "restore it from a copy, or delete the run's folder and run it again"
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap or None)
     except FileNotFoundError:
         raise UserError(f"no such checkpoint: {path}") from None
     except Exception as error:  # torch raises many kinds for damaged files
         reason = re.split(r"\.\s|\n", str(error))[0] or type(error).__name__
-        remedy = "delete it to continue without it"
-        if path.suffix != SUFFIX:  # a final model
-            remedy = "restore it from a copy, or delete the run's folder and run it again"
         raise UserError(f"{path} is not a readable checkpoint ({reason}); {remedy}") from None
-    if not isinstance(loaded, dict) or "state_dict" not in loaded:
-        raise UserError(f"{path} is not a checkpoint: it has no state_dict")
+    if not isinstance(loaded, dict) or not isinstance(loaded.get("state_dict"), dict):
+        raise UserError(f"{path} is not a checkpoint: it has no state_dict; {remedy}")
     return loaded
 
 

@@ -1,5 +1,7 @@
 """Each check says the truth about a machine made good or bad for it, and none raises."""
 
+import errno
+import fcntl
 import subprocess
 import sys
 from importlib import metadata
@@ -121,6 +123,17 @@ def test_disk_space(clean: Path, monkeypatch: pytest.MonkeyPatch, free: float, s
         doctor.shutil, "disk_usage", lambda path: doctor.shutil._ntuple_diskusage(1e12, 0, free)
     )
     assert doctor.folder("data", clean).status == status
+
+
+def test_a_folder_without_locks(clean: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    check = doctor.folder("runs", clean)
+    assert check.status == WARN
+    assert "two processes could write one run" in check.detail
+    assert "flock" in check.remedy
 
 
 def test_a_folder_that_cannot_be_written(clean: Path) -> None:

@@ -186,8 +186,24 @@ def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:
     [
         (lambda model: [model], "not a checkpoint"),
         (lambda model: {**model, "repro": {}}, "not written by repro"),
-        (lambda model: {k: v for k, v in model.items() if k != "config"}, "lacks its configuration"),
-        (lambda model: {**model, "state_dict": {}}, "its weights are not those of its configuration"),
+        (
+            lambda model: {k: v for k, v in model.items() if k != "config"},
+            "make no model: the following arguments are required: model; copy",
+        ),
+        (lambda model: {**model, "state_dict": {}}, "configuration and weights make no model: "),
+        (lambda model: {**model, "state_dict": None}, "it has no state_dict; restore it"),
+        (lambda model: {**model, "state_dict": {5: 1}}, "configuration and weights make no model: "),
+        (
+            lambda model: {**model, "repro": {**model["repro"], "vocabulary_sha256": 5}},
+            "not written by repro",
+        ),
+        (lambda model: {**model, "repro": {**model["repro"], "signature": None}}, "not written by repro"),
+        (
+            lambda model: {**model, "config": {}},
+            "make no model: the following arguments are required: model; copy",
+        ),
+        (lambda model: {**model, "config": {**model["config"], "trainer": 7}}, "make no model: "),
+        (lambda model: {**model, "config": {**model["config"], "data": 7}}, "make no model: "),
     ],
 )
 def test_a_model_file_with_missing_parts(
@@ -195,7 +211,7 @@ def test_a_model_file_with_missing_parts(
 ) -> None:
     folder = shutil.copytree(trained.folder, tmp_path / "copy")
     torch.save(change(torch.load(folder / "model.pt", weights_only=True)), folder / "model.pt")
-    call("translate", str(folder), stdin=b"one\n").refused("model.pt", part)
+    call("translate", str(folder), stdin=b"one\n").refused(str(folder / "model.pt"), part)
 
 
 def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:

@@ -160,11 +160,23 @@ def test_other_files_under_the_same_name_are_refused(raw: Path) -> None:
 def test_a_byte_order_mark_and_carriage_returns_are_no_words(raw: Path) -> None:
     made("text", raw, level="words")
     before = open_store("my-text", "words").rows("train", "text", np.array([0]))
+    ends = 0
     for path in (raw / "text").iterdir():
-        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
-    prepare("windows", from_dir=raw / "text", kind="text", level="words", report=lambda _: None)
+        ends += path.read_bytes().count(b"\n")
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\r\n"))
+    said: list[str] = []
+    prepare("windows", from_dir=raw / "text", kind="text", level="words", report=said.append)
+    assert said[1:] == [f"removed from the files: 3 byte order marks, {ends} carriage returns at line ends"]
     after = open_store("windows", "words").rows("train", "text", np.array([0]))
     assert [list(row) for row in after] == [list(row) for row in before]
+
+
+def test_hidden_files_are_counted(tmp_path: Path, data_folder: Path) -> None:
+    for name in ("a.txt", "b.txt", "._a.txt"):
+        (tmp_path / name).write_text("some words\n" * 40)
+    said: list[str] = []
+    prepare("books", from_dir=tmp_path, level="bytes", report=said.append)
+    assert said[1:] == ["removed from the files: 1 hidden files"]
 
 
 def test_a_damaged_description_is_named(raw: Path, data_folder: Path) -> None:

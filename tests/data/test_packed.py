@@ -12,6 +12,7 @@ import pytest
 
 from repro.data.packed import (
     FORMS,
+    REMOVED,
     TextFile,
     decoded,
     find_packed,
@@ -98,16 +99,27 @@ def test_the_hash_is_that_of_all_pieces() -> None:
     assert sha256_of([b"so", b"", b"me"]) == hashlib.sha256(b"some").hexdigest()
 
 
+MARKS, ENDS = "byte order marks", "carriage returns at line ends"
 LINES = ["one\u2028two\r\x0bthree\x85four\x0c\x1c", "", "last"]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("content", ["\n".join(LINES), "\ufeff" + "".join(f"{line}\r\n" for line in LINES)])
-def test_only_a_line_feed_ends_a_line(tmp_path: Path, form: str, content: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "removed"),
+    [
+        ("\n".join(LINES), {}),
+        ("\ufeff" + "".join(f"{line}\r\n" for line in LINES), {MARKS: 1, ENDS: 3}),
+        ("\r\r\n".join(LINES) + "\r", {ENDS: 3}),
+    ],
+)
+def test_only_a_line_feed_ends_a_line(
+    tmp_path: Path, form: str, content: str, removed: dict[str, int]
+) -> None:
     path = tmp_path / f"a.en{form}"
     path.write_bytes(PACKERS[form](content.encode()))
     file = TextFile(path)
     assert list(file) == LINES
+    assert +REMOVED[str(path)] == removed
     assert file.facts() == {"lines": 3, "sha256": hashlib.sha256(content.encode()).hexdigest()}
 
 

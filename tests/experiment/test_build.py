@@ -1,5 +1,6 @@
 """Parts of a recipe that are each right and do not fit each other."""
 
+import contextlib
 from functools import partial
 from typing import Any
 
@@ -24,8 +25,9 @@ from repro.nn import (
     VectorEmbedding,
     Vocabulary,
 )
-from repro.recipe import Recipe
+from repro.recipe import Recipe, load_recipe
 from repro.tasks import Constant, SequenceModel, Task
+from tests.workshop import RECIPE, TINY, Workshop
 
 DATA: dict[str, Any] = {"batch_size": 2, "bits": 8, "patch": 4}
 
@@ -120,6 +122,18 @@ def test_a_vocabulary_of_another_size_than_that_of_examples(data: ExampleData, s
     task = decoder(partial(LearnedPositions, max_length=784), partial(Vocabulary, size=6))
     with pytest.raises(ValueError, match=rf"has 6.*{stored};.*vocabulary.init_args.size to {stored}$"):
         check_together(task, data)
+
+
+def test_a_language_that_cannot_be_scored_is_refused_before_training(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.tokenizers.tokenizer_ja_mecab.MeCab", None)
+    workshop.recipe(RECIPE)
+    for language in ("ja", "de"):
+        recipe = load_recipe(TINY, "cpu", [("data.target_language", language)])
+        refused = pytest.raises(UserError, match=r"target_language ja: .* pip install sacrebleu\[ja\]$")
+        with refused if language == "ja" else contextlib.nullcontext():
+            build(recipe, meta=True)
 
 
 def test_a_recipe_says_it_in_one_line() -> None:

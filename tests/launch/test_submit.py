@@ -232,6 +232,20 @@ def test_two_at_once(world: World, cluster: FakeCluster, capsys: pytest.CaptureF
     assert "another `repro submit` is at work" in capsys.readouterr().err
 
 
+def test_a_run_that_waits_for_a_cancelled_one_is_queued_again(chain: World, cluster: FakeCluster) -> None:
+    """Slurm takes such a task out of the queue some seconds later."""
+    entry = submitted("gamma/tuned")
+    parent, child = entry.jobs
+    (entry.folder / "cancelled.json").write_text(f'{{"{parent.job_id}_1": "2026-01-09T00:00:00Z"}}')
+    tasks = json.loads((cluster.folder / "squeue.json").read_text())["tasks"]
+    cluster.queue(
+        *({**t, "State": "PENDING"} for t in tasks if (t["ArrayJobID"], t["ArrayTaskID"]) != ("1", "1"))
+    )
+    plan, again = submit(request("gamma/tuned"), quiet)
+    assert again is not None
+    assert {spec.run_id for spec in plan.runs} == {parent.tasks[1].run_id, child.tasks[1].run_id}
+
+
 def test_a_cancelled_run_that_still_saves_is_queued_again_behind_itself(
     chain: World, cluster: FakeCluster
 ) -> None:

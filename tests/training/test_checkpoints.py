@@ -275,3 +275,17 @@ def test_files_of_another_node_are_waited_for(tmp_path: Path) -> None:
     thread.join()
     assert fault(late) is None
     checkpoints.await_files([checkpoint_path(tmp_path, 6)], seconds=0.1)
+
+
+@pytest.mark.parametrize("found", [None, "its SHA-256 is not that of the manifest"])
+def test_rank_0_verifies_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: str | None) -> None:
+    """On another rank the file is not hashed: what rank 0 found is what counts."""
+    path = checkpoint_path(tmp_path, 1)
+    write(path, {"state_dict": {}})
+    monkeypatch.setattr(checkpoints, "fault", lambda _: pytest.fail("another rank hashed the file"))
+    monkeypatch.setattr(checkpoints, "by_rank_0", lambda _: found)
+    if found is None:
+        assert DurableIO().load_checkpoint(path)["state_dict"] == {}
+    else:
+        with pytest.raises(UserError, match="is damaged: its SHA-256"):
+            DurableIO().load_checkpoint(path)

@@ -6,7 +6,10 @@ when used. Words, bytes and characters as tokens are in :mod:`repro.data.tokeniz
 """
 
 import json
+import string
 from collections.abc import Iterable
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,45 @@ SPECIALS = 4
 MIN_BYTE_BPE = SPECIALS + 256  # every byte is a symbol, so any text can be written
 
 
-ANY_TEXT = "Zwei  Männer,\n猫 <pad>!"
+# Texts that a file must give back: blanks at the edges, a combining character, every printable one of ASCII.
+PROBES = (" Zwei  Männer, e\u0301\r\n猫 <pad>! ", string.printable)
+# What a file may hold that concerns neither text nor ids. Without its special symbols, text cannot imitate them.
+_LEFT_OUT: dict[str, Any] = {"truncation": None, "padding": None, "post_processor": None, "added_tokens": []}
 
 
-def encode_all(library: Any) -> None:
-    """Takes truncation, padding and dropout, which a file may hold, from a tokeniser of ``tokenizers``."""
-    library.no_truncation()
-    library.no_padding()
-    library.model.dropout = None
+def byte_level(content: bytes, *keys: str) -> Any:
+    """The byte-level BPE of a file of ``tokenizers``; it gives every text back, and makes no special symbol from it.
+
+    Args:
+        content: JSON.
+        keys: where the file is in it.
+
+    Raises:
+        UserError: it is no such file, has added tokens beside special symbols of its vocabulary, or changes text.
+    """
+    from tokenizers import Tokenizer as Library
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    try:
+        file = reduce(getitem, keys, json.loads(content))
+        vocab, cut = file["model"]["vocab"], json.dumps(file["pre_tokenizer"])
+        added = [t["content"] for t in file["added_tokens"] if not t["special"] or t["content"] not in vocab]
+        library = Library.from_str(json.dumps({**file, **_LEFT_OUT}))
+        library.model.dropout = None
+        absent = len(set(ByteLevel.alphabet()).difference(vocab))
+        made_of = (type(library.model).__name__, type(library.decoder).__name__)
+        if made_of != ("BPE", "ByteLevel") or absent:
+            raise ValueError(f"it is {made_of}, its {len(vocab)} entries lack {absent} of the 256 bytes")
+    except Exception as error:  # the library raises bare Exception
+        raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
+    back = [(text, library.decode(library.encode(text, add_special_tokens=False).ids)) for text in PROBES]
+    changes = [f"{text!r:.40} comes back as {decoded!r:.40}" for text, decoded in back if text != decoded]
+    changes += [f"pre-tokeniser {cut:.120}"] if '"Removed"' in cut else []
+    changes += [f"normaliser {json.dumps(file['normalizer']):.80}"] if file["normalizer"] else []
+    changes += [f"added token {token!r}, which text could imitate" for token in added]
+    if changes:
+        raise UserError(f"this BPE file changes text: {changes[-1]}; use one without")
+    return library
 
 
 class Special(Filed):
@@ -43,7 +77,7 @@ class ByteBpe(Special):
     The library's file numbers bytes and merges from 0; here they follow the specials, so id = file id + 4.
 
     Args:
-        content: a byte-level BPE file of the ``tokenizers`` library, without added tokens.
+        content: a file as :func:`byte_level` reads it.
 
     Raises:
         UserError: the content is no such file.
@@ -53,22 +87,7 @@ class ByteBpe(Special):
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
-        from tokenizers import Tokenizer as Library
-
-        try:
-            self._library = Library.from_str(content.decode())
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
-        made_of = (type(self._library.model).__name__, type(self._library.decoder).__name__)
-        if made_of != ("BPE", "ByteLevel") or self._library.get_vocab_size(with_added_tokens=False) < 256:
-            raise UserError(f"not a byte-level BPE file: model and decoder are {made_of}")
-        if self._library.get_vocab_size() != self._library.get_vocab_size(with_added_tokens=False):
-            raise UserError("this BPE file has added tokens, which text could imitate; use one without")
-        encode_all(self._library)
-        if (decoded := self.decode(self.encode(ANY_TEXT))) != ANY_TEXT:
-            raise UserError(
-                f"this BPE file changes text: {ANY_TEXT!r} comes back as {decoded!r}; use one that does not"
-            )
+        self._library = byte_level(content)
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> "ByteBpe":
@@ -122,6 +141,9 @@ class ByteBpe(Special):
 
 class SentencePiece(Special):
     """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
+
+    A model's own normalisation, as a rule NFKC and single blanks, is part of the vocabulary and stays: text comes back
+    normalised, and what the model cannot write comes back as the unknown symbol.
 
     Args:
         content: a SentencePiece ``.model`` file.
@@ -183,17 +205,8 @@ class Gpt2Bpe(Filed):
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
-        from tokenizers import Tokenizer as Library
-
-        try:
-            file = json.loads(content)["file"]
-            vocab = file["model"]["vocab"]
-            # `post_processor` and `added_tokens` concern special symbols only
-            plain = {**file, "added_tokens": [], "post_processor": None}
-            self._library = Library.from_str(json.dumps(plain))
-            encode_all(self._library)
-        except Exception as error:  # the library raises bare Exception
-            raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
+        self._library = byte_level(content, "file")
+        vocab = self._library.get_vocab()
         facts = len(vocab), vocab.get("!"), vocab.get(self.end)
         if facts != (self.vocab_size, 0, self.vocab_size - 1):
             raise UserError(

@@ -3,15 +3,19 @@
 import re
 from typing import Any
 
+_GIVEN = {"tokenize": "none", "smooth_method": "none", "force": True}
 # The ways to count that published tables use, by the name of the measurement.
 WAYS: dict[str, dict[str, Any]] = {
     "bleu": {},
     "bleu_intl": {"tokenize": "intl"},
     "bleu_intl_uncased": {"tokenize": "intl", "lowercase": True},
-    "bleu_given": {"tokenize": "none", "smooth_method": "none", "force": True},
-    "bleu_tokenised": {"tokenize": "none", "smooth_method": "none", "force": True},
-    "bleu_compound_split": {"tokenize": "none", "smooth_method": "none", "force": True},
+    **dict.fromkeys(("bleu_given", "bleu_tokenised", "bleu_compound_split"), _GIVEN),
 }
+# Languages written without blanks, by the tokeniser of sacreBLEU: two letters, then those of ISO 639-2 and 639-3.
+_TOKENISERS = {
+    "zh": "zh zho chi cmn yue cn", "ja-mecab": "ja jpn jp", "ko-mecab": "ko kor",
+    "char": "th tha lo lao km khm my mya bur bo bod tib dz dzo",
+}  # fmt: skip
 _HYPHEN = re.compile(r"(\S)-(\S)")
 
 
@@ -28,8 +32,7 @@ def bleu(
         hypotheses: one a line; detokenised but for ``bleu_given``.
         references: as many.
         way: one of ``WAYS``.
-        language: of the text, for Moses' rules and for ``bleu``: sacrebleu has tokenisers of its own for Chinese,
-            Japanese and Korean.
+        language: of the text, for Moses' rules and for the tokeniser of ``bleu``; see :func:`tokeniser_of`.
 
     Returns:
         The score, 0 to 100, and sacrebleu's signature, preceded by further steps of tokenisation, if any.
@@ -39,13 +42,43 @@ def bleu(
     """
     from sacrebleu.metrics import BLEU
 
-    metric, done = BLEU(**(WAYS[way] or {"trg_lang": language})), ""
+    language = _base(language)
+    metric, done = BLEU(**(WAYS[way] or {"tokenize": tokeniser_of(language)})), ""
     if way in ("bleu_tokenised", "bleu_compound_split"):
         split = way == "bleu_compound_split"
         hypotheses, references = (moses(lines, language, split) for lines in (hypotheses, references))
         done = f"moses:{language}|split:{'hyphens' if split else 'no'}|"
     score = metric.corpus_score(hypotheses, [references])
     return float(score.score), f"{done}{metric.get_signature()}"
+
+
+def tokeniser_of(language: str) -> str:
+    """The tokeniser of sacreBLEU for a language: ``zh``, ``zh-TW``, ``ZH_cn`` and ``zho`` are all Chinese.
+
+    Chinese, Japanese and Korean have one each. Thai, Lao, Khmer, Burmese, Tibetan and Dzongkha, which have no blanks
+    between words either, are scored by characters (``char``), all others by ``13a``.
+    """
+    return next((name for name, codes in _TOKENISERS.items() if _base(language) in codes.split()), "13a")
+
+
+def _base(language: str) -> str:
+    """A language tag without script and region, in small letters."""
+    return re.split("[-_]", language.lower())[0]
+
+
+def require_tokeniser(language: str) -> None:
+    """Refuses a language whose tokeniser is an extra of sacreBLEU that is not installed.
+
+    Raises:
+        ValueError: names the extra.
+    """
+    if (name := tokeniser_of(language)).endswith("-mecab"):
+        from sacrebleu.metrics import BLEU
+
+        try:
+            BLEU(tokenize=name)
+        except RuntimeError as error:
+            raise ValueError(f"target_language {language}: {' '.join(str(error).split())}") from None
 
 
 def moses(lines: list[str], language: str, split: bool = False) -> list[str]:

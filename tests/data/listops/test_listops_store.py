@@ -51,7 +51,10 @@ def test_published_files_become_a_store(data_folder: Path, folder: Path) -> None
     output: list[str] = []
     path = prepare("listops", folder, report=output.append)
     assert path == data_folder / "listops" / "lra"
-    assert output == ["made listops/lra: test 1, train 2, val 1"]
+    assert output == [
+        "made listops/lra: test 1, train 2, val 1",
+        "removed from the files: 7 carriage returns at line ends",
+    ]
     store = open_store("listops", "lra")
     assert store.values("train", "trees").tolist() == [12, 4, 5, 15, 8]
     assert store.offsets("train", "trees").tolist() == [0, 4, 5]

@@ -14,6 +14,11 @@ from repro.data.tokenizers.tokenizer import Gpt2Bpe, load_gpt2
 from repro.errors import UserError
 
 MERGES = [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]
+END = {
+    "id": 50256, "content": "<|endoftext|>", "special": True, "single_word": False, "lstrip": False, "rstrip": False,
+    "normalized": False,
+}  # fmt: skip
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 
 
 def file_of_gpt2(folder: Path, **changes: Any) -> Path:
@@ -23,12 +28,10 @@ def file_of_gpt2(folder: Path, **changes: Any) -> Path:
     symbols = sorted(pre_tokenizers.ByteLevel.alphabet(), key=lambda c: (not "!" <= c <= "~", c))
     symbols += ["".join(merge) for merge in MERGES]
     symbols += [f"filler{n}" for n in range(50256 - len(symbols))] + ["<|endoftext|>"]
-    special = {"id": 50256, "content": "<|endoftext|>", "special": True, "single_word": False}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     body = {
         "version": "1.0", "truncation": None, "padding": None, "normalizer": None,
-        "added_tokens": [{**special, "lstrip": False, "rstrip": False, "normalized": False}],
-        "pre_tokenizer": level, "post_processor": level, "decoder": level,
+        "added_tokens": [END],
+        "pre_tokenizer": LEVEL, "post_processor": LEVEL, "decoder": LEVEL,
         "model": {
             "type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
             "end_of_word_suffix": "", "fuse_unk": False, "vocab": {s: i for i, s in enumerate(symbols)},
@@ -76,6 +79,9 @@ def test_a_store_has_all_lines_without_their_ends(data_folder: Path, given: Path
         ({"model": {"type": "BPE", "vocab": {"!": 0}, "merges": []}}, "1 entries"),
         ({"model": None}, "BPE file"),
         ({"decoder": {"type": "Nothing"}}, "BPE file"),
+        ({"normalizer": {"type": "Lowercase"}}, "normaliser .*Lowercase"),
+        ({"pre_tokenizer": {**LEVEL, "add_prefix_space": True}}, "comes back as"),
+        ({"added_tokens": [{**END, "special": False}]}, "added token .*endoftext"),
     ],
 )
 def test_another_file_is_refused(

@@ -3,6 +3,7 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,50 @@ def test_truncation_padding_and_dropout_of_a_file_are_ignored(
     assert ByteBpe(changed(bpe, **setting)).encode(text) == bpe.encode(text)
 
 
-def test_a_file_that_changes_text_is_refused(bpe: ByteBpe) -> None:
-    with pytest.raises(UserError, match=r"changes text.*zwei  männer"):
-        ByteBpe(changed(bpe, normalizer={"type": "Lowercase"}))
+CAT = {"String": "cat"}
+STRIP = {"type": "Strip", "strip_left": True, "strip_right": True}
+LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+SPLIT = {"type": "Split", "pattern": CAT, "behavior": "Removed", "invert": False}
+LOSSY: list[tuple[dict[str, Any], str]] = [
+    *(
+        ({"normalizer": normalizer}, f"normaliser .*{normalizer['type']}")
+        for normalizer in (
+            {"type": "Lowercase"}, {"type": "NFC"}, {"type": "NFKD"}, STRIP, {"type": "StripAccents"},
+            {"type": "Replace", "pattern": CAT, "content": "dog"}, {"type": "Prepend", "prepend": "_"},
+            {"type": "Sequence", "normalizers": [STRIP]},
+        )
+    ),
+    ({"pre_tokenizer": {**LEVEL, "add_prefix_space": True}}, "comes back as ' 0123"),
+    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [SPLIT, LEVEL]}}, "pre-tokeniser .*cat"),
+    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, LEVEL]}}, "comes back"),
+    ({"pre_tokenizer": {"type": "CharDelimiterSplit", "delimiter": "q"}}, "comes back"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("setting", "message"), LOSSY, ids=lambda value: str(value)[:40])
+def test_a_file_that_changes_text_is_refused(bpe: ByteBpe, setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=rf"changes text: .*{message}") as caught:
+        ByteBpe(changed(bpe, **setting))
+    assert "\n" not in str(caught.value)
+
+
+def added(content: str, bpe: ByteBpe, **more: bool) -> bytes:
+    """A file with an added token that is in its vocabulary already."""
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    number = json.loads(bpe.content)["model"]["vocab"][content]
+    return changed(bpe, added_tokens=[{"id": number, "content": content, "special": False, **flags, **more}])
+
+
+def test_text_makes_no_added_token(bpe: ByteBpe) -> None:
+    with pytest.raises(UserError, match=r"added token 'hund'"):
+        ByteBpe(added("hund", bpe, lstrip=True, rstrip=True))
+    special = ByteBpe(added("hund", bpe, lstrip=True, rstrip=True, special=True))
+    assert special.decode(special.encode("two hundred and")) == "two hundred and"
+    assert special.size == bpe.size
+
+
+def test_a_file_that_lacks_bytes_is_refused(bpe: ByteBpe) -> None:
+    vocab = json.loads(bpe.content)["model"]["vocab"]
+    renamed = {symbol if symbol != "~" else "filler": number for symbol, number in vocab.items()}
+    with pytest.raises(UserError, match="lack 1 of the 256 bytes"):
+        ByteBpe(changed(bpe, model={"vocab": renamed}))

@@ -26,6 +26,21 @@ def test_segments_are_read_out_of_their_tags(tmp_path: Path) -> None:
         list(read_pairs([{"en": path, "de": path}], False, {}))
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('<seg id="1">one</seg>\n<seg id="2">two\nmore</seg>\n', 2),
+        ("<seg id=1>three</seg> <seg id=2>four</seg>\n", 1),
+        ("<doc>\nmore</seg>\n", 2),
+    ],
+)
+def test_a_segment_that_is_not_on_a_line_of_its_own_is_named(tmp_path: Path, content: str, line: int) -> None:
+    path = tmp_path / "newstest2014-deen-src.en.sgm"
+    path.write_text(content)
+    with pytest.raises(UserError, match=rf"src\.en\.sgm, line {line}: must be one whole segment"):
+        lines(path)
+
+
 def test_what_tells_of_a_talk_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "train.tags.de-en.en"
     path.write_text(

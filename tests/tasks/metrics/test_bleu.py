@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.tasks.metrics.bleu import bleu, moses, split_compounds
+from repro.tasks.metrics.bleu import bleu, moses, require_tokeniser, split_compounds, tokeniser_of
 
 REFERENCES = ["Ein Hund rennt über die Wiese.", "Zwei Männer sitzen auf einer Bank im Park."]
 
@@ -119,8 +119,41 @@ def test_the_score_is_that_of_the_command(tmp_path: Path) -> None:
     assert done.stdout.strip() == f"{bleu(DEGRADED, WANTED)[0]:.10f}"
 
 
-def test_chinese_is_split_as_sacrebleu_does() -> None:
+@pytest.mark.parametrize("language", ["zh", "ZH", "zh-TW", "zh_CN", "zh-Hant-HK", "zho", "chi", "cmn"])
+def test_chinese_is_split_as_sacrebleu_does(language: str) -> None:
     hypotheses, references = ["我今天很高兴见到你们大家"], ["我今天很高兴见到你们"]
-    score, signature = bleu(hypotheses, references, language="zh")
+    score, signature = bleu(hypotheses, references, language=language)
     assert score == pytest.approx(80.7, abs=0.05)
     assert "tok:zh" in signature
+
+
+@pytest.mark.parametrize(
+    ("tags", "tokeniser"),
+    [
+        ("ja JA ja_JP jpn", "ja-mecab"),
+        ("ko ko-KR kor", "ko-mecab"),
+        ("th TH th-TH tha lo km my mya bo dz", "char"),
+        ("de DE de-AT pt_BR en fr vi brackets kr", "13a"),
+    ],
+)
+def test_the_tokeniser_follows_the_language(tags: str, tokeniser: str) -> None:
+    assert {tokeniser_of(tag) for tag in tags.split()} == {tokeniser}
+
+
+def test_a_language_without_blanks_is_scored_by_characters() -> None:
+    score, signature = bleu(["แมวนั่งบนเสื่อ"], ["แมวนั่งบนเก้าอี้"], language="th")
+    assert 0.0 < score < 100.0
+    assert "tok:char" in signature
+    assert bleu(REFERENCES, REFERENCES, "bleu_tokenised", "de-AT") == bleu(
+        REFERENCES, REFERENCES, "bleu_tokenised", "de"
+    )
+
+
+def test_a_tokeniser_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("ja", "ko"):
+        monkeypatch.setattr(f"sacrebleu.tokenizers.tokenizer_{module}_mecab.MeCab", None)
+    with pytest.raises(ValueError, match=r"target_language jpn: .*install them.* sacrebleu\[ja\]"):
+        require_tokeniser("jpn")
+    with pytest.raises(ValueError, match=r"sacrebleu\[ko\]"):
+        require_tokeniser("ko-KR")
+    require_tokeniser("zh")

@@ -199,7 +199,8 @@ class Cifar10(PictureSet):
         path, content = _original(folder, name)
         height, width, channels = self.shape
         try:
-            batch = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+            loaded = _Unpickler(io.BytesIO(content), encoding="latin1").load()
+            batch = {key.decode() if isinstance(key, bytes) else key: value for key, value in loaded.items()}
             planes = np.asarray(batch["data"], np.uint8).reshape(-1, channels, height, width)
             return Labelled(np.ascontiguousarray(planes.transpose(0, 2, 3, 1)), _classes(batch["labels"]))
         except Exception as error:  # a damaged file may raise anything

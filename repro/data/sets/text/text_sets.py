@@ -9,7 +9,6 @@ import platform
 import re
 import sysconfig
 from abc import abstractmethod
-from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import numpy as np
 
 from repro.data.data_set import GPT2, SPLITS, TEST, TRAIN, VAL, DataSet, Options, subword_options
 from repro.data.hub import download, on_hub
-from repro.data.packed import AS, decoded, glob_packed, open_packed, read_packed, sha256_of
+from repro.data.packed import AS, REMOVED, decoded, glob_packed, open_packed, plain, read_packed, sha256_of
 from repro.data.store import Manifest, StoreWriter
 from repro.data.table import BLOCK, ids_of
 from repro.data.tokenizers.loading import AnyTokenizer
@@ -165,28 +164,26 @@ class TextSet(DataSet):
         hashes = self.hashes(corpus, source)
         tokenizer: AnyTokenizer
         if variant == GPT2 or subword_options(variant):
-            train = self._prepared(variant, corpus[TRAIN])
+            train = self._prepared(variant, corpus, TRAIN)
             texts = (piece.text.decode(errors="replace").split("\n") for piece in train)
             tokenizer = self.subwords(variant, options, chain.from_iterable(texts))
         elif variant == "words" and self.vocabulary and options.from_dir is not None:
             words = self._official_words(options.from_dir)
             tokenizer = Words.from_symbols(words, line_end=self.line_end, unknown=self.unknown)
         else:
-            tokenizer = self._vocabulary_of(variant, corpus[TRAIN])
-        counts = {
-            split: self._write(split, self._prepared(variant, documents), tokenizer, writer)
-            for split, documents in corpus.items()
-        }
+            tokenizer = self._vocabulary_of(variant, corpus)
+        counts = {split: self._write(variant, corpus, split, tokenizer, writer) for split in corpus}
         row = "sentence" if self.sentences else "document" if self.documents else "split"
         origin = {**origin, "sha256": hashes, "raw_text": "not kept"}
         return self.manifest(variant, origin, counts, writer.write_tokenizer(tokenizer), row)
 
-    def _prepared(self, level: str, documents: Sequence[Document]) -> Iterator[Piece]:
-        """Pieces as a level reads them."""
-        pieces = pieces_of(documents)
+    def _prepared(self, level: str, corpus: Corpus, split: str) -> Iterator[Piece]:
+        """Pieces of a split as a level reads them."""
+        pieces = pieces_of(corpus[split])
+        found = REMOVED[split] = Counter()
         for text, begins in articles(pieces) if self.documents == "articles" else pieces:
             if not level.startswith(("bytes", "chars")):  # these keep every byte
-                text = (text.removeprefix(BOM_UTF8) if begins else text).replace(b"\r\n", b"\n")
+                text = plain(text, begins, found)
             if level == "chars" and self.strip_lines:
                 text = b"\n".join(line.strip() for line in text.split(b"\n"))
             elif level.startswith("words") and not text.endswith(b"\n"):
@@ -202,7 +199,7 @@ class TextSet(DataSet):
                 raise UserError(f"{path}: no {needed} among its {len(words)} words; use the original file")
         return list(dict.fromkeys(words))
 
-    def _vocabulary_of(self, level: str, training: Sequence[Document]) -> Words | Bytes | Chars:
+    def _vocabulary_of(self, level: str, corpus: Corpus) -> Words | Bytes | Chars:
         """The vocabulary of a level, from the training split.
 
         Words: the line end first, then by falling frequency, equally frequent ones in the order in which they first
@@ -210,7 +207,7 @@ class TextSet(DataSet):
 
         Source: vocabulary of Transformer-XL's code.
         """
-        train = (piece.text for piece in self._prepared(level, training))
+        train = (piece.text for piece in self._prepared(level, corpus, TRAIN))
         if level.startswith("words"):
             return self._counted_words(_MIN_COUNT[level], train)
         if level == "chars":
@@ -232,7 +229,7 @@ class TextSet(DataSet):
         return Words.from_symbols([self.line_end, *words], line_end=self.line_end, unknown=unknown)
 
     def _write(
-        self, split: str, pieces: Iterator[Piece], tokenizer: AnyTokenizer, writer: StoreWriter
+        self, level: str, corpus: Corpus, split: str, tokenizer: AnyTokenizer, writer: StoreWriter
     ) -> dict[str, Any]:
         """Writes the tokens of a split; returns its counts for the manifest.
 
@@ -244,7 +241,7 @@ class TextSet(DataSet):
         opened = False
         if self.sentences:  # the mark before the first sentence, as before every other
             column.add(np.array([tokenizer.eos_id]), [1])
-        for text, begins in pieces:
+        for text, begins in self._prepared(level, corpus, split):
             if self.documents and begins and opened:
                 column.end_row(length)
                 length = 0

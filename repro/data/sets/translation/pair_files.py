@@ -59,11 +59,16 @@ def kept_lines(file: TextFile, straight: bool) -> Iterator[str]:
 
     Of marked-up files these are the contents of segments, entities read, blanks at the ends stripped; of
     ``train.tags.*`` not those that tell of a talk, but its title and description without their tags.
+
+    Raises:
+        UserError: a segment is not on one line of its own; names the line. Errors of :class:`TextFile`.
     """
     marked, talks = _is_marked_up(file.path), file.path.name.startswith("train.tags.")
     for line in file:
         if marked:
-            if match := _SEGMENT.search(line):
+            if len(re.findall(r"</?seg\b", line)) != (2 if (match := _SEGMENT.search(line)) else 0):
+                raise UserError(f"{file.path}, line {file.read}: must be one whole segment; use the original")
+            if match:
                 text = html.unescape(match[1]).strip()
                 yield text.replace(_CURLY, "'") if straight else text
         elif not talks:
