@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1975,
-    "data": 5395,
+    "data": 5400,
     "evidence": 2400,
     "experiment": 2670,
     "launch": 2210,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from repro.data import LabelledData, TranslationData
+from repro.data import LabelledData, TranslationData, registry
 from repro.data.own import FILE, PATTERNS, own_data_sets
 from repro.data.prepare import list_sources, open_store, prepare, verify
 from repro.data.registry import find_data_set
@@ -185,3 +185,12 @@ def test_a_damaged_description_is_named(raw: Path, data_folder: Path) -> None:
     with pytest.raises(UserError, match=r"data_set\.json is damaged"):
         find_data_set("my-text")
     assert find_data_set("mnist").name == "mnist", "others are not concerned"
+
+
+@pytest.mark.parametrize(
+    ("facts", "named"),
+    [({"class": "text.text_sets.WholeText", "license": "x"}, "license"), ({"title": "x"}, "class")],
+)
+def test_an_entry_with_a_wrong_key_is_named(facts: dict[str, str], named: str) -> None:
+    with pytest.raises(UserError, match=rf"data_sets\.yaml: letters: .*{named}"):
+        registry._made("letters", facts)

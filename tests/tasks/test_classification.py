@@ -187,7 +187,7 @@ def test_an_example_too_few_is_noticed(short: str) -> None:
     with pytest.raises(RuntimeError, match=rf"{short}: 18.*19"):
         evaluated(task(), module)
     if short == "val":
-        with pytest.raises(RuntimeError, match="18 examples scored"):
+        with pytest.raises(RuntimeError, match="18 examples were scored"):
             trainer(2, val_check_interval=1).fit(task(), datamodule=module)
 
 
