@@ -75,6 +75,7 @@ def _run(arguments: list[str]) -> None:
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
+    from repro.experiment.trainer import interval_in_updates
     from repro.tasks import Task, Translation
     from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
@@ -112,10 +113,10 @@ def _run(arguments: list[str]) -> None:
 
         def instantiate_trainer(self, **settings: object) -> Trainer:
             given = self.config_init[self.subcommand]
-            interval = given.trainer.val_check_interval
-            if isinstance(interval, int):  # of updates, as in a run, and not of an epoch
-                updates = interval * given.trainer.accumulate_grad_batches
-                settings |= {"val_check_interval": updates, "check_val_every_n_epoch": None}
+            if isinstance(
+                given.trainer.val_check_interval, int
+            ):  # else a share of an epoch, as Lightning has it
+                settings |= interval_in_updates(given.trainer)
             trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves, callbacks = trainer.progress_bar_callback, Curves(), callbacks_of(trainer)
             if self.subcommand == "fit" and trainer.max_steps > 0:

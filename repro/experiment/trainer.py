@@ -3,6 +3,7 @@
 import logging
 import math
 import warnings
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,12 @@ def make_trainer(
     refuse_unsupported(settings)
     refuse_sharding(settings.get("strategy"))
     settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
-    if isinstance(settings.get("val_check_interval"), int):
-        settings["val_check_interval"] *= settings.get("accumulate_grad_batches") or 1
+    settings |= interval_in_updates(settings)
     settings["plugins"] = [*(settings.get("plugins") or []), files]
     if SLURMEnvironment.detect():  # Lightning's own requeue saves inside the handler, and can hang there
         settings["plugins"].append(SLURMEnvironment(auto_requeue=False))
     settings |= {
-        "check_val_every_n_epoch": None, "use_distributed_sampler": False, "num_sanity_val_steps": 0,
+        "use_distributed_sampler": False, "num_sanity_val_steps": 0,
         "logger": False, "enable_checkpointing": False, "enable_model_summary": False,
         "default_root_dir": str(folder),
     }  # fmt: skip
@@ -91,6 +91,16 @@ def make_trainer(
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.training.stop_request handles signals
     return trainer
+
+
+def interval_in_updates(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of the Trainer under which an interval of validations counts updates, across epochs.
+
+    Lightning counts micro-batches, and within one epoch unless ``check_val_every_n_epoch`` is None.
+    """
+    interval, batches = settings.get("val_check_interval"), settings.get("accumulate_grad_batches") or 1
+    count = {"val_check_interval": interval * batches} if isinstance(interval, int) else {}
+    return {"check_val_every_n_epoch": None, **count}
 
 
 def refuse_unsupported(settings: dict[str, Any]) -> None:

@@ -95,6 +95,8 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.optimizer.lrr", "1", ("model.init_args.optimizer.init_args", "'lrr'; nearest: lr")),
         ("model.optimizer.lr", "abc", ("model.init_args.optimizer.lr: must be float, not 'abc'",)),
         ("model.optimizer.lr", "-1", ("learning rate", "-1")),
+        ("model.optimizer.lr", ".inf", ("learning rates of the first updates", "finite")),
+        ("model.schedule", "{class_path: torch.optim.lr_scheduler.StepLR, init_args: {step_size: 0}}", ("divides",)),
         ("model.schedule.warmup_step", "1", ("schedule.init_args", "'warmup_step'; nearest: warmup_steps")),
         ("model.schedule.warmup_steps", "0", ("warmup_steps 0 must be at least 1",)),
         ("model.optimizer.class_path", "os.system", ("model.init_args.optimizer: Importing 'os.system' is not",)),

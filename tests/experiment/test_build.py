@@ -9,7 +9,7 @@ import torch
 
 from repro.data import AlignmentData, BitMemoryData, BitXorData, DuplicationData, ExampleData, PixelData
 from repro.errors import UserError
-from repro.experiment.build import build, check_examples, check_together
+from repro.experiment.build import build, build_task, check_examples, check_together
 from repro.models import Body, Classifier, DecoderLM, Gpt2, Transcriber
 from repro.nn import (
     Added,
@@ -185,3 +185,12 @@ def test_hashings_without_hashing_are_said_in_one_line() -> None:
     with pytest.raises(UserError, match=r"^p/r \(paper\)") as caught:
         build(Recipe("p/r", "paper", config), meta=True)
     assert "\n" not in str(caught.value)
+
+
+def test_a_schedule_of_as_many_updates_as_there_are_is_built(workshop: Workshop) -> None:
+    """Some of torch's refuse a step behind their last."""
+    cycle = {
+        "class_path": "torch.optim.lr_scheduler.OneCycleLR",
+        "init_args": {"max_lr": 0.1, "total_steps": 1},
+    }
+    assert build_task(load_recipe(TINY, "cpu", [("model.schedule", cycle)]))
