@@ -10,6 +10,7 @@ import yaml
 
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
+from repro.tasks import translation
 from repro.training import packing
 from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop, call
@@ -129,15 +130,16 @@ def changed(config: Path, **sections: Any) -> Path:
 
 
 def test_validations_count_updates_as_in_a_run(config: Path) -> None:
-    """An interval above the updates of an epoch, with two batches an update."""
-    trainer = yaml.safe_load(config.read_text())["trainer"]
-    trainer |= {"max_steps": 6, "val_check_interval": 5, "accumulate_grad_batches": 2}
+    """The interval may be longer than an epoch."""
+    trainer = yaml.safe_load(config.read_text())["trainer"] | {"max_steps": 2, "val_check_interval": 500}
     output = call("fit", "--config", str(changed(config, trainer=trainer)))
     assert output.code == 0, output.err
 
 
 def test_a_stop_rule_ends_training(config: Path) -> None:
-    trainer = yaml.safe_load(config.read_text())["trainer"] | {"max_steps": 9, "val_check_interval": 2}
+    """With two batches an update, the second update is the one of the first validation."""
+    trainer = yaml.safe_load(config.read_text())["trainer"]
+    trainer |= {"max_steps": 9, "val_check_interval": 2, "accumulate_grad_batches": 2}
     rule = {"metric": "val/loss", "at_least": 0.0}
     output = call("fit", "--config", str(changed(config, trainer=trainer, stop=rule)))
     assert "2 updates" in output.out, output.err
@@ -152,5 +154,16 @@ def test_files_that_are_no_recipe_of_one_run_are_refused(config: Path) -> None:
 
 
 def test_a_task_without_predictions_is_refused(config: Path) -> None:
-    model = {"class_path": "repro.tasks.LanguageModel", "init_args": {}}
-    assert call("predict", "--config", str(changed(config, model=model))).code == 2
+    model = yaml.safe_load(config.read_text())["model"]
+    shared = {key: model["init_args"][key] for key in ("optimizer", "schedule")}
+    parts = {key: model["init_args"]["net"]["init_args"][key] for key in ("d_model", "vocabulary", "blocks")}
+    net = {"class_path": "repro.models.DecoderLM", "init_args": {**parts, "n_layers": 1}}
+    own = {"net": net, "unit": "word", "protocol": {"seq_len": 4, "rows": 1}}
+    model = {"class_path": "repro.tasks.LanguageModel", "init_args": {**shared, **own}}
+    call("predict", "--config", str(changed(config, model=model))).refused("LanguageModel has no predictions")
+
+
+def test_a_prediction_is_one_line(config: Path, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translation, "one_line", lambda text: "in one line")
+    output = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
+    assert output.out == "in one line\n" * 15
