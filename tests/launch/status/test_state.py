@@ -51,6 +51,18 @@ def test_restarts_count_those_by_hand(submitted: Submission, slurm: FakeSlurm) -
     assert only().restarts == 4
 
 
+def test_a_run_that_writes_nothing_shows_for_how_long(submitted: Submission, slurm: FakeSlurm) -> None:
+    """A hung process is still running for Slurm."""
+    slurm.queue(queued("12_0", "RUNNING", MINE))
+    write_status(age=131)
+    row = only()
+    assert row.state == "training"
+    assert row.silent_s == pytest.approx(131, abs=30)
+    slurm.queue()
+    slurm.accounts(j12_0="FAILED")
+    assert only().silent_s is None
+
+
 def test_speed_of_a_run_that_stands_is_not_shown(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.accounts(j12_0="TIMEOUT")
     write_status(**{"train/tokens_per_s": 800.5, "seconds_left": 90, "train/loss": 2.5, "step": 3})
