@@ -1,14 +1,16 @@
-"""∞-former: an update of a continuous memory and its attention, forward and backward, beside the released module.
+"""∞-former: an update of a continuous memory and its attention, forward and backward, beside the released modules.
 
-Batch 8, blocks of 1,024 tokens, 512 basis functions, width 300, 6 heads: the constants of `sorting` of
-deep-spin/infinite-former. Two changes are made while it is read: the device is the CPU, and the attribute
-``share_mask``, which it reads and never sets, is False. `as released` keeps the anomaly detection that it turns on.
-Both have the same weights and must give the same outputs; for that, its regression matrices, which it inverts in
-float32, are replaced by ours.
+Two forms with the constants of deep-spin/infinite-former, 512 basis functions each: that of `sorting` (batch 8, blocks
+of 1,024 tokens, width 300, 6 heads) and that of `finetune_gpt2` (batch 1, blocks of 512, width 768, 12 heads). Two
+changes are made while a module is read: the device is the CPU, and the attribute ``share_mask``, which one reads and
+never sets, is False. `as released` keeps the anomaly detection that the module of `sorting` turns on. Both have the
+same weights and must give the same outputs; for that, its regression matrices, which it inverts in float32, are
+replaced by ours. The memories of `sticky` are drawn and not compared.
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -18,14 +20,43 @@ from torch import Tensor
 
 from benchmarks.harness import Workload, official, size
 from repro.nn.attention.continuous import ContinuousSignal
-from repro.nn.attention.continuous.gaussian import divergence
+from repro.nn.attention.continuous.gaussian import divergence, draw_bins, histogram
 from repro.nn.attention.continuous.long_term import LongTermMemory
 from repro.nn.attention.continuous.regression import fit
 
-D_MODEL, HEADS, BLOCK, BATCH, BASIS = 300, 6, size(1024), size(8), 512
 NAMES = {
     "key": "proj_key", "value": "proj_value", "out": "attn_out", "gate": "mask_net", "mean": "mu", "spread": "sigma"
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Form:
+    """Sizes and settings of a released module, below ``folder`` of the checkout."""
+
+    folder: str
+    signal: ContinuousSignal
+    d_model: int
+    heads: int
+    block: int
+    batch: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def d_head(self) -> int:
+        return self.d_model // self.heads
+
+
+SORTING = Form(
+    "sorting", ContinuousSignal.sorting(), 300, 6, size(1024), size(8), {"d_model": 300, "mu_0": None}
+)
+GPT2, STICKY = (
+    Form(
+        "finetune_gpt2/src/transformers/models/gpt2", ContinuousSignal.language_model(sticky=sticky),
+        768, 12, size(512), 1,
+        {"continuous": True, "affines": True, "mask_dropout": 0.0, "mu_0": -1.0, "sticky_memories": sticky},
+    )
+    for sticky in (False, True)
+)  # fmt: skip
 
 
 class Anything(ModuleType):
@@ -37,60 +68,77 @@ class Anything(ModuleType):
         return object
 
 
-def released() -> Any:
+def released(form: Form) -> Any:
     """The released module on the CPU."""
-    folder = official("infinite-former") / "sorting"
+    folder = official("infinite-former") / form.folder
     for name in ("entmax", "matplotlib", "matplotlib.pyplot"):
         sys.modules[name] = Anything(name)
     sys.path.insert(0, str(folder))
     source = (folder / "long_term_attention.py").read_text()
     module: Any = ModuleType("released")
-    exec(compile(source.replace("'cuda'", "'cpu'"), "long_term_attention.py", "exec"), vars(module))
+    source = source.replace("'cuda'", "'cpu'").replace("from .", "from ")
+    exec(compile(source, "long_term_attention.py", "exec"), vars(module))
     torch.autograd.set_detect_anomaly(False)
     module.LongTermAttention.share_mask = False
     torch.manual_seed(0)
     return module.LongTermAttention(
-        head_size=D_MODEL // HEADS, length=BLOCK, target_len=BLOCK, attn_func="softmax", attn_num_basis=BASIS,
-        attn_drop=0.0, infinite_memory=True, n_layers=1, n_heads=HEADS, d_model=D_MODEL, mask=True, mask_type="cnn",
-        kl_regularizer=True, sigma_0=0.05, mu_0=None,
+        head_size=form.d_head, length=form.block, target_len=form.block, attn_func="softmax",
+        attn_num_basis=form.signal.basis, attn_drop=0.0, infinite_memory=True, n_layers=1, n_heads=form.heads,
+        mask=True, mask_type="cnn", kl_regularizer=True, sigma_0=form.signal.kl_sigma, **form.settings,
     )  # fmt: skip
 
 
-def same_weights() -> tuple[LongTermMemory, Any]:
+def same_weights(form: Form) -> tuple[LongTermMemory, Any]:
     """Ours, and the released module, with the same weights and matrices; None where it is not there."""
-    signal = ContinuousSignal.sorting(BASIS)
-    ours = LongTermMemory(D_MODEL, HEADS, D_MODEL // HEADS, signal)
+    ours = LongTermMemory(form.d_model, form.heads, form.d_head, form.signal)
     try:
-        theirs = released()
+        theirs = released(form)
     except ImportError:
         return ours, None
     given = theirs.state_dict()
     ours.load_state_dict(
         {k: given[k.replace(k.split(".")[0], NAMES[k.split(".")[0]], 1)] for k in ours.state_dict()}
     )
-    matrices = fit(signal, BLOCK, torch.float32, torch.device("cpu"))
+    matrices = fit(form.signal, form.block, torch.float32, torch.device("cpu"))
     theirs.G_inf = torch.cat([matrices.past, matrices.new])
     return ours, theirs
 
 
-def step(name: str, anomalies: bool = False) -> Callable[[], Tensor]:
+def step(form: Form, name: str, anomalies: bool = False) -> Callable[[], Tensor]:
     """One update and one attention, with the past given, and their gradients."""
-    ours, theirs = same_weights()
+    ours, theirs = same_weights(form)
     if name != "ours" and theirs is None:
         official("infinite-former")
     draw = torch.Generator().manual_seed(1)
-    block, earlier = torch.randn(2, BATCH, BLOCK, D_MODEL, generator=draw)
-    query = torch.randn(BATCH, BLOCK, HEADS, D_MODEL // HEADS, generator=draw).requires_grad_()
-    past = ours.update(ours.empty(BATCH), earlier, torch.ones(BATCH, dtype=torch.bool), None).detach()
+    block, earlier = torch.randn(2, form.batch, form.block, form.d_model, generator=draw)
+    query = torch.randn(form.batch, form.block, form.heads, form.d_head, generator=draw).requires_grad_()
+    new, old = torch.ones(form.batch, dtype=torch.bool), torch.zeros(form.batch, dtype=torch.bool)
+    past = ours.update(ours.empty(form.batch), earlier, new, None).detach()
+    queries = form.heads * form.block
+    mean, variance = torch.rand(2, form.batch, queries, generator=draw)
+    variance = variance.square() / 100
+
+    def bins() -> Tensor | None:
+        if form.signal.bins is None:
+            return None
+        mass = histogram(mean, variance, torch.ones_like(mean, dtype=torch.bool), form.signal.bins)
+        return draw_bins(mass, torch.zeros(form.batch), form.signal.samples, torch.tensor(1))
 
     def mine() -> tuple[Tensor, Tensor]:
-        read = ours(ours.update(past, block, torch.zeros(BATCH, dtype=torch.bool), None), query)
-        return read.y, divergence(read.mean, read.variance, ours.signal.kl_sigma, None)
+        read = ours(ours.update(past, block, old, bins()), query)
+        return read.y, divergence(read.mean, read.variance, form.signal.kl_sigma, form.signal.kl_mean)
 
-    def other() -> tuple[Tensor, Tensor]:
+    def sorting() -> tuple[Tensor, Tensor]:
         theirs.B_past = past
         y, kl = theirs(block.transpose(0, 1), query.transpose(0, 1).flatten(2))
         return y.transpose(0, 1), kl
+
+    def gpt2() -> tuple[Tensor, Tensor]:
+        theirs.B_past, theirs.count, theirs.attn_past = past, 0, [mean, variance.sqrt()]
+        y, kl = theirs(block, query.transpose(1, 2))
+        return y, kl
+
+    other = sorting if form is SORTING else gpt2
 
     def run() -> Tensor:
         with torch.autograd.set_detect_anomaly(anomalies):
@@ -101,14 +149,16 @@ def step(name: str, anomalies: bool = False) -> Callable[[], Tensor]:
     return run
 
 
+def workload(name: str, form: Form, **settings: Any) -> Workload:
+    """A form beside its released module."""
+    sides: dict[str, Callable[[], Any]] = {side: partial(step, form, side) for side in ("ours", "official")}
+    if form is SORTING:
+        sides["official, as released"] = partial(step, form, "official", True)
+    return Workload(f"∞-former{name}, update and attention", sides, **settings)
+
+
 WORKLOADS = [
-    Workload(
-        "∞-former, update and attention",
-        {
-            "ours": partial(step, "ours"),
-            "official": partial(step, "official"),
-            "official, as released": partial(step, "official", True),
-        },
-        turns=5,
-    )
+    workload("", SORTING, turns=5),
+    workload(" in GPT-2", GPT2),
+    workload(" in GPT-2, sticky", STICKY, tolerance=None),
 ]

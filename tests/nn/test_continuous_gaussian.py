@@ -7,7 +7,7 @@ from torch import Tensor
 from repro.nn.attention.continuous import ContinuousSignal, gaussian
 from repro.nn.attention.continuous.gaussian import divergence, draw_bins, expectation, histogram, uniform
 from repro.nn.attention.continuous.long_term import LongTermMemory
-from repro.nn.attention.continuous.regression import evaluate, functions
+from repro.nn.attention.continuous.regression import evaluate, fit, functions
 from tests.nn import reference_continuous
 from tests.nn.mixers import difference, gradients, randomise
 
@@ -55,6 +55,18 @@ def test_values_and_gradients_in_pieces(entries: int, monkeypatch: pytest.Monkey
     target = torch.autograd.grad((expected * weight).sum(), inputs)
     for got, grad in zip(torch.autograd.grad((y * weight).sum(), inputs), target, strict=True):
         assert difference(got, grad) < 1e-10
+
+
+def test_a_cpu_never_computes_with_numbers_too_small_for_it() -> None:
+    """It takes several times as long with them. Without the bounds, tables and matrices in float32 would have some."""
+    tiny = torch.finfo(torch.float32).tiny
+    distances = torch.linspace(0, 1, 200).square()[None, None]
+    table = gaussian._densities(distances, torch.full((1, 1, 1), 1e-4))
+    assert bool((distances / 2e-4 > 87.4).any())  # whose exponential is below
+    assert bool(table.min() >= tiny)
+    matrices = fit(ContinuousSignal.language_model(sticky=False), 64, torch.float32, CPU)
+    assert all(bool((one[one != 0].abs() >= tiny).all()) for one in matrices)
+    assert all(bool((one == 0).any()) for one in matrices)
 
 
 def test_gradients_against_finite_differences() -> None:

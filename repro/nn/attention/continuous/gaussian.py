@@ -8,8 +8,10 @@ from torch import Tensor
 from repro.nn.autograd import Context
 
 # Entries of the table of queries and basis functions that are computed at once: what a CPU's cache holds.
-_CPU_ENTRIES = 1 << 20
+_CPU_ENTRIES = 1 << 19
 _GPU_ENTRIES = 1 << 25
+# The least exponent on a CPU, which computes several times as slowly with numbers below 1e-38.
+_LEAST = -70.0
 
 
 def expectation(mean: Tensor, variance: Tensor, values: Tensor, centres: Tensor, widths: Tensor) -> Tensor:
@@ -71,13 +73,15 @@ class _Expectation(torch.autograd.Function):
 def _pieces(mean: Tensor, size: int) -> list[slice]:
     """Rows of ``mean (R, T)`` whose tables of ``size`` functions are made at once."""
     entries = _CPU_ENTRIES if mean.device.type == "cpu" else _GPU_ENTRIES
-    rows = max(1, entries // max(1, mean.shape[1] * size))
+    rows = max(2, entries // max(1, mean.shape[1] * size))  # a product of one row is slow on a CPU
     return [slice(begin, begin + rows) for begin in range(0, mean.shape[0], rows)]
 
 
 def _densities(square: Tensor, variances: Tensor) -> Tensor:
     """Normal densities with ``variances (R, T, W)`` at squared distances ``(R, T, C)``: ``(R, T, W, C)``."""
     exponent = square[:, :, None] * (-0.5 / variances)[..., None]
+    if variances.device.type == "cpu" and variances.min() < -0.5 / _LEAST:
+        exponent.clamp_(min=_LEAST)
     return exponent.exp_().mul_((2 * math.pi * variances).rsqrt()[..., None])
 
 

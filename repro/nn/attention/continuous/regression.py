@@ -13,6 +13,9 @@ from torch import Tensor
 
 from repro.nn.attention.continuous.signal import ContinuousSignal
 
+# Smaller entries are left out: a CPU computes several times as slowly with numbers below 1e-38.
+_LEAST = 1e-30
+
 
 class Fit(NamedTuple):
     """Matrices of an update with a block of L tokens.
@@ -29,7 +32,7 @@ class Fit(NamedTuple):
     new: Tensor
     past: Tensor
     seen: Tensor
-    carry: Tensor | None
+    carry: Tensor | None = None
 
 
 @lru_cache(maxsize=64)
@@ -80,7 +83,7 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
     Source: Martins et al. 2022, sections 3.1 and 3.3; the padding is the authors' code, which fails at odd lengths.
     Deviation: float64 inside, where the authors' code inverts in float32.
     """
-    samples, tau = signal.samples, signal.tau
+    samples, tau, bins = signal.samples, signal.tau, signal.bins
     with torch.inference_mode(False), torch.no_grad():  # else training cannot use them after validation
         around = (_steps(2 * length) - length // 2 - 0.5) / length
         first = padded(
@@ -90,13 +93,10 @@ def fit(signal: ContinuousSignal, length: int, dtype: torch.dtype, device: torch
         shift = 1 / (2 * length + samples)  # not of n points, as in the authors' code
         outer = torch.linspace(-0.5 + shift, 1.5 - shift, 2 * len(both), dtype=torch.float64, device="cpu")
         past, new = padded(both, outer, signal).split([samples, length])
-        if signal.bins is None:
-            values = evaluate(_steps(samples) / samples, signal)
-        else:
-            values = evaluate((_steps(signal.bins) - 1) / signal.bins, signal)
-        carry = (past.T @ values).to(device, dtype) if signal.bins is None else None
-        first, new, past, values = (t.to(device, dtype) for t in (first, new, past, values))
-        return Fit(first, new, past, values, carry)
+        places = _steps(samples) / samples if bins is None else (_steps(bins) - 1) / bins
+        values = evaluate(places, signal)
+        matrices = [first, new, past, values, *([past.T @ values] if bins is None else [])]
+        return Fit(*(one.where(one.abs() > _LEAST, 0).to(device, dtype) for one in matrices))
 
 
 def _steps(count: int) -> Tensor:
