@@ -8,9 +8,14 @@ from types import ModuleType
 import torch
 
 
-def without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """A context in which nothing is cast on a device; does nothing where nothing is cast anyway."""
-    if not autocast_is_on(device):
+def without_autocast(device: torch.device, later: bool = False) -> AbstractContextManager[object]:
+    """A context in which nothing is cast on a device; does nothing where nothing is cast anyway.
+
+    Args:
+        device: where the work is done.
+        later: for a backward pass of one's own, which a compiler traces when nothing is cast and runs where it is.
+    """
+    if not (torch.amp.is_autocast_available(device.type) if later else autocast_is_on(device)):
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 

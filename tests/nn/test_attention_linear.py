@@ -13,6 +13,7 @@ from repro.nn import EluPlusOne, Layout, LinearAttention
 from repro.nn.attention.linear import causal_sums
 from repro.nn.attention.linear.attention import linear_attention
 from repro.nn.attention.linear.causal_sums import causal_mean
+from repro.nn.device import without_autocast
 from repro.nn.mixer import leaves, nbytes
 from tests.nn.mixers import D_MODEL, difference, feed, randomise
 from tests.nn.reference_linear import phi
@@ -193,6 +194,21 @@ def test_gradients_under_autocast_are_those_without() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         got = torch.autograd.grad(loss, given)
     for a, b in zip(got, expected, strict=True):
+        assert difference(a, b) < 1e-5
+
+
+def test_a_compiled_backward_pass_under_autocast_is_precise() -> None:
+    """A compiler traces it with the forward pass, which casts nothing, and runs it where casting is on."""
+    given = some(40, torch.float32)
+
+    def exact(*features: Tensor) -> Tensor:
+        with without_autocast(features[0].device):
+            return chunked(*features, 8)
+
+    expected = torch.autograd.grad(exact(*given).square().sum(), given)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = torch.compile(exact, backend="aot_eager", fullgraph=True)(*given).square().sum()
+    for a, b in zip(torch.autograd.grad(loss, given), expected, strict=True):
         assert difference(a, b) < 1e-5
 
 

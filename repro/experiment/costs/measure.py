@@ -1,11 +1,10 @@
 """Times of real updates of a recipe with drawn batches, in each arithmetic, eager and compiled. No data are read."""
 
-import copy
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -133,7 +132,7 @@ def measured(cost: Cost, variant: Variant, device: torch.device) -> Row:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if variant.rounded else "highest")
     try:
-        update = updates(without_dropout(cost.recipe), cost.phases[-1].size, parts, variant, device)
+        update = updates(cost.recipe, cost.phases[-1].size, parts, variant, device, dropout=False)
         row: Row = {"micro_batches": parts, "losses": [float(update()) for _ in range(COMPARED)]}
         row["seconds"] = []
         for phase in cost.phases:
@@ -165,7 +164,12 @@ def micro_batches(cost: Cost, device: torch.device) -> int | None:
 
 
 def updates(
-    recipe: Recipe, size: BatchSize, parts: int, variant: Variant, device: torch.device
+    recipe: Recipe,
+    size: BatchSize,
+    parts: int,
+    variant: Variant,
+    device: torch.device,
+    dropout: bool = True,
 ) -> Callable[[], Tensor]:
     """Returns a function that makes an update and returns its loss; memories are full.
 
@@ -175,6 +179,7 @@ def updates(
         parts: micro-batches of an update.
         variant: how it is computed.
         device: to compute on.
+        dropout: whether the recipe's dropout is kept.
 
     Raises:
         ValueError: the recipe cannot be compiled.
@@ -183,6 +188,8 @@ def updates(
     built = build(recipe)
     attach(built)
     task = built.task.to(device).train()
+    if not dropout:
+        without_dropout(task)
     if variant.compiled:
         require_compilable(task)
         compile_training(task)
@@ -230,15 +237,12 @@ def gpu_facts(update: Callable[[], Tensor], device: torch.device) -> Row:
     return {"launches": launches, "peak_bytes": torch.cuda.max_memory_allocated(device)}
 
 
-def without_dropout(recipe: Recipe) -> Recipe:
-    """The recipe with every probability of dropout 0."""
-    config = copy.deepcopy(recipe.config)
-    nodes: list[Any] = [config["model"]]
-    for node in nodes:  # which grows
-        if isinstance(node, dict):
-            node.update({key: 0.0 for key in node if key.endswith("dropout")})
-        nodes += node.values() if isinstance(node, dict) else node if isinstance(node, list) else []
-    return replace(recipe, config=config)
+def without_dropout(task: nn.Module) -> None:
+    """Sets every probability of dropout to 0, those that a recipe leaves to constructors included."""
+    for module in task.modules():
+        for name, value in vars(module).copy().items():
+            if isinstance(value, float) and (name.endswith("dropout") or isinstance(module, nn.Dropout)):
+                setattr(module, name, 0.0)
 
 
 def drawn(batch: Batch, built: Parts) -> Batch:

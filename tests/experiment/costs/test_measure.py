@@ -12,7 +12,7 @@ from repro.errors import UserError
 from repro.experiment.costs import measure
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.experiment.costs.estimate import Cost, cost
-from repro.experiment.costs.measure import drawn, measure_all, updates, variants, without_dropout
+from repro.experiment.costs.measure import drawn, measure_all, updates, variants
 from repro.experiment.costs.measured import FILE, read_rows, shape_of
 from repro.experiment.costs.roofline import UPDATE_S, gpu_named
 from repro.recipe import Recipe, experiments, load_recipe
@@ -82,7 +82,7 @@ def test_a_second_call_goes_on_where_the_first_ended(tmp_path: Path) -> None:
 
 
 def test_an_error_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> Any:
+    def fail(*_: object, **__: object) -> Any:
         raise RuntimeError("no kernel\nfor this")
 
     monkeypatch.setattr(measure, "updates", fail)
@@ -92,11 +92,16 @@ def test_an_error_is_a_result(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_losses_are_compared_without_dropout() -> None:
-    recipe = load_recipe("transformer-xl/wt103-standard")
-    text = json.dumps(without_dropout(recipe).config)
-    assert '"dropout": 0.1' in json.dumps(recipe.config)
-    assert '"dropout": 0.1' not in text
-    assert '"position_dropout": 0.0' in text
+    """Neither that of the recipe nor that which the constructor of the body has where the recipe names none."""
+    recipe = load_recipe("frozen-pretrained-transformer/bit-memory@random", "cpu")
+    assert "dropout" not in json.dumps(recipe.config["model"]["init_args"]["net"]["init_args"]["body"])
+    for dropout in (False, True):
+        losses = []
+        for seed in (1, 2):
+            update = updates(recipe, BatchSize(4, 24), 1, variants(CPU)[0], CPU, dropout)
+            torch.manual_seed(seed)  # of what dropout draws
+            losses.append((float(update()), float(update())))
+        assert (losses[0] != losses[1]) is dropout
 
 
 def test_hours_follow_from_measured_updates(tmp_path: Path) -> None:

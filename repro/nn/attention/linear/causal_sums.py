@@ -90,7 +90,7 @@ class _CausalMean(torch.autograd.Function):
         after = None if grad_sums is None else grad_sums.flatten(0, 1)
         grads: list[Tensor] = []
         needs_past = ctx.needs_input_grad[3]
-        with without_autocast(v.device):
+        with without_autocast(v.device, later=True):
             for i, span in reversed(list(enumerate(cuts.spans()))):
                 q, k, divisor, past = kept[4 * i : 4 * i + 4]
                 parts = [
@@ -169,7 +169,7 @@ class _Cuts:
     def take_wider(self, x: Tensor, span: tuple[int, int], fill: float) -> Tensor:
         """Some chunks of ``x (B, T, H, E)`` with ``fill`` behind vectors and in fillers, ``(B·H·n, c, E + 1)``."""
         part, missing = self._part(x, span)
-        return pad(part, (0, 1, 0, missing), value=fill).view(-1, self.size, x.shape[-1] + 1)
+        return pad(part, (0, 1, 0, missing), value=fill).reshape(-1, self.size, x.shape[-1] + 1)
 
     def put(self, x: Tensor, part: Tensor, span: tuple[int, int]) -> None:
         """Writes chunks to their place in ``x (B, T, H, E)``."""
