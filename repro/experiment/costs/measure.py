@@ -132,7 +132,7 @@ def measured(cost: Cost, variant: Variant, device: torch.device) -> Row:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if variant.rounded else "highest")
     try:
-        update = updates(cost.recipe, cost.phases[-1].size, parts, variant, device, dropout=False)
+        update = updates(cost.recipe, cost.phases[-1].size, parts, variant, device, drop=False)
         row: Row = {"micro_batches": parts, "losses": [float(update()) for _ in range(COMPARED)]}
         row["seconds"] = []
         for phase in cost.phases:
@@ -164,12 +164,7 @@ def micro_batches(cost: Cost, device: torch.device) -> int | None:
 
 
 def updates(
-    recipe: Recipe,
-    size: BatchSize,
-    parts: int,
-    variant: Variant,
-    device: torch.device,
-    dropout: bool = True,
+    recipe: Recipe, size: BatchSize, parts: int, variant: Variant, device: torch.device, drop: bool = True
 ) -> Callable[[], Tensor]:
     """Returns a function that makes an update and returns its loss; memories are full.
 
@@ -179,7 +174,7 @@ def updates(
         parts: micro-batches of an update.
         variant: how it is computed.
         device: to compute on.
-        dropout: whether the recipe's dropout is kept.
+        drop: whether with dropout.
 
     Raises:
         ValueError: the recipe cannot be compiled.
@@ -188,7 +183,7 @@ def updates(
     built = build(recipe)
     attach(built)
     task = built.task.to(device).train()
-    if not dropout:
+    if not drop:
         without_dropout(task)
     if variant.compiled:
         require_compilable(task)
