@@ -63,6 +63,15 @@ def require_compilable(task: nn.Module) -> None:
             raise ValueError(f"compile: {name} runs eagerly, since {reason}; leave compile out")
 
 
+def is_compilable(task: nn.Module) -> bool:
+    """Whether :func:`require_compilable` lets it pass."""
+    try:
+        require_compilable(task)
+    except ValueError:
+        return False
+    return True
+
+
 def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: bool = False) -> None:
     """Compiles, in place, what a training step spends its time on: stacks of layers, and losses over a vocabulary.
 

@@ -107,19 +107,22 @@ class Cost:
                 return n
         return None
 
-    def gpu_hours(self, gpu: Gpu, arithmetic: Arithmetic | None = None) -> float | None:
+    def gpu_hours(
+        self, gpu: Gpu, arithmetic: Arithmetic | None = None, compiled: bool = False
+    ) -> float | None:
         """Hours of one GPU in some arithmetic, by default the recipe's; None where it has no such unit.
 
-        By a measurement of the updates where there is one, else by the roofline.
+        By a measurement of the updates where there is one, else by the roofline. Compiled: None also where the network
+        cannot be.
         """
-        row = self.measured(gpu).get(arithmetic or self.arithmetic)
-        if row is not None:
+        arithmetic = arithmetic or self.arithmetic
+        if row := self.measured(gpu).get(f"{arithmetic}, compiled" if compiled else arithmetic):
             return self.hours_by(row)
-        parts = self.parts(gpu) or 1
-        hours = 0.0
+        hours, parts = 0.0, self.parts(gpu) or 1
         for phase in self.phases:
-            seconds = update_seconds(phase.step.operations, gpu, arithmetic or self.arithmetic, parts)
-            if seconds is None:
+            operations = phase.step.compiled if compiled else phase.step.operations
+            seconds = update_seconds(operations, gpu, arithmetic, parts)
+            if seconds is None or not operations:
                 return None
             hours += phase.updates * seconds / 3600
         return hours

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Template
 from tabulate import tabulate
@@ -14,8 +15,7 @@ from repro.experiment.costs.roofline import (
     REACHED,
     UPDATE_S,
     USABLE,
-    Arithmetic,
-    Gpu,
+    VARIANTS,
     gpu_named,
 )
 from repro.experiment.costs.show import fitting, flops, number, size
@@ -32,7 +32,7 @@ def page(costs: Iterable[Cost]) -> str:
         _head([one for group in by_paper.values() for one in group]),
         _table(
             [_paper_row(paper, group) for paper, group in by_paper.items()],
-            ("paper", "runs", "FLOPs, one seed each", *(f"H100 hours in {one}, all seeds" for one in Arithmetic)),
+            ("paper", "runs", "FLOPs, one seed each", *(f"H100 hours in {one}, all seeds" for one in VARIANTS)),
         ),
         *(f"\n## {paper}\n\n{recipes(group)}" for paper, group in by_paper.items()),
     ])  # fmt: skip
@@ -62,8 +62,11 @@ def _head(every: Sequence[Cost]) -> str:
 def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
     seeds = [len(SeedChoice.parse(str(SEEDS)).select(one.recipe.seeds)) for one in group]
     hours = [
-        sum(n * (one.gpu_hours(H100, arithmetic) or 0.0) for n, one in zip(seeds, group, strict=True))
-        for arithmetic in Arithmetic
+        sum(
+            n * (one.gpu_hours(H100, arithmetic, compiled) or one.gpu_hours(H100, arithmetic) or 0.0)
+            for n, one in zip(seeds, group, strict=True)
+        )
+        for arithmetic, compiled in VARIANTS.values()
     ]
     total = flops(sum(one.flops for one in group))
     return [paper, f"{len(group)} x seeds = {sum(seeds)}", total, *map(number, hours)]
@@ -73,7 +76,7 @@ def recipes(costs: Iterable[Cost]) -> str:
     """A row for each recipe; a range over the points of a grid."""
     heads = (
         "recipe", "points", "updates", "FLOPs a run", "state", "peak", "on H100",
-        *(f"H100 hours in {arithmetic}" for arithmetic in Arithmetic), "own GPU hours",
+        *(f"H100 hours in {name}" for name in VARIANTS), "own GPU hours",
     )  # fmt: skip
     return _table([_recipe_row(name, group) for name, group in _grouped(costs, "@").items()], heads)
 
@@ -81,29 +84,25 @@ def recipes(costs: Iterable[Cost]) -> str:
 def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
     largest, own = max(group, key=lambda one: one.step.peak), group[0].own_gpu
     state = max(one.step.parameters + one.step.gradients + one.step.optimizer for one in group)
-    recipe_hours = "-" if own is None else f"{_range(number, _hours(group, own))} ({own.name})"
+    recipe_hours = (
+        "-" if own is None else f"{_range(number, [one.gpu_hours(own) for one in group])} ({own.name})"
+    )
     return [
         name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
         _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
-        *(_marked(group, arithmetic) for arithmetic in Arithmetic), recipe_hours,
+        *(_marked(group, name) for name in VARIANTS), recipe_hours,
     ]  # fmt: skip
 
 
-def _marked(group: Sequence[Cost], arithmetic: Arithmetic) -> str:
-    """Hours in an arithmetic, with a star where any was measured, and measured ones of compiled training."""
-    star = "*" if any(arithmetic in one.measured(H100) for one in group) else ""
-    rows = [(one, one.measured(H100).get(f"{arithmetic}, compiled")) for one in group]
-    compiled = [one.hours_by(row) for one, row in rows if row]
-    more = f" ({_range(number, compiled)}* compiled)" if compiled else ""
-    return _range(number, _hours(group, H100, arithmetic)) + star + more
+def _marked(group: Sequence[Cost], name: str) -> str:
+    """Hours of a variant, with a star where any was measured."""
+    star = "*" if any(name in one.measured(H100) for one in group) else ""
+    return _range(number, [one.gpu_hours(H100, *VARIANTS[name]) for one in group]) + star
 
 
-def _hours(group: Sequence[Cost], gpu: Gpu, arithmetic: Arithmetic | None = None) -> list[float]:
-    return [one.gpu_hours(gpu, arithmetic) or 0.0 for one in group]
-
-
-def _range(format_value: Callable[[float], str], values: Sequence[float]) -> str:
-    low, high = format_value(min(values)), format_value(max(values))
+def _range(format_value: Callable[[Any], str], values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    low, high = format_value(min(known, default=None)), format_value(max(known, default=None))
     return low if low == high else f"{low} to {high}"
 
 

@@ -76,6 +76,9 @@ class Arithmetic(StrEnum):
     HALF = "16 bits"
 
 
+# What hours are stated for: an arithmetic, and whether training is compiled.
+VARIANTS = {**{one.value: (one, False) for one in Arithmetic}, "16 bits, compiled": (Arithmetic.HALF, True)}
+
 # Reached share of the peak in products and in fused attention.
 REACHED = {
     Arithmetic.FLOAT32: {"product": 0.8, "attention": 0.45},

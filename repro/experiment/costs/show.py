@@ -7,7 +7,7 @@ from tabulate import tabulate
 
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.measured import Row
-from repro.experiment.costs.roofline import GIB, MODERN, Arithmetic, Gpu
+from repro.experiment.costs.roofline import GIB, MODERN, VARIANTS, Gpu
 from repro.experiment.costs.step import StepCost
 
 
@@ -34,7 +34,7 @@ def as_json(cost: Cost, gpus: Sequence[Gpu]) -> dict[str, Any]:
         "gpus": [
             {
                 "name": gpu.name,
-                "gpu_hours": {one.value: cost.gpu_hours(gpu, one) for one in Arithmetic},
+                "gpu_hours": {name: cost.gpu_hours(gpu, *one) for name, one in VARIANTS.items()},
                 "measured": list(cost.measured(gpu).values()),
                 "micro_batches_on_one": cost.parts(gpu),
             }
@@ -60,12 +60,12 @@ def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
         [
             gpu.name,
             f"{gpu.memory:g} GiB",
-            *(number(cost.gpu_hours(gpu, a)) for a in Arithmetic),
+            *(number(cost.gpu_hours(gpu, *one)) for one in VARIANTS.values()),
             fitting(cost, gpu),
         ]
         for gpu in gpus
     ]
-    heads = ["GPU", "memory", *(f"hours in {arithmetic}" for arithmetic in Arithmetic), "fits"]
+    heads = ["GPU", "memory", *(f"hours in {name}" for name in VARIANTS), "fits"]
     table = tabulate(rows, heads, disable_numparse=True)
     return "\n  ".join([
         f"{recipe.experiment} ({recipe.scale}), one seed, training alone",
@@ -75,7 +75,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
         *(f"assumed: {note}" for note in cost.notes),
         "",
         *table.splitlines(),
-        f"by a model of each operation, not compiled; the recipe's own arithmetic is {cost.arithmetic}",
+        f"by a model of each operation; the recipe's own arithmetic is {cost.arithmetic}",
         *(
             f"measured: {measurement(row)}, {number(cost.hours_by(row))} hours"
             for gpu in gpus

@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from repro.batches import Batch
 from repro.experiment.build import AnyTask, Parts, build
+from repro.experiment.compiling import is_compilable
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
@@ -52,6 +54,7 @@ class StepCost:
         carried: bytes of memories that one update leaves to the next.
         peak: the most bytes at a time, all of these and the batch included.
         operations: how often each kernel of a GPU runs; fractions where a cost is extended from shorter ones.
+        compiled: the kernels of an update whose forward and backward pass are compiled; empty where they cannot be.
     """
 
     flops: int
@@ -61,6 +64,7 @@ class StepCost:
     carried: int
     peak: int
     operations: Mapping[Operation, float] = field(default_factory=dict, repr=False)
+    compiled: Mapping[Operation, float] = field(default_factory=dict, repr=False)
 
     @property
     def activations(self) -> int:
@@ -85,14 +89,15 @@ def step_cost(recipe: Recipe, size: BatchSize) -> StepCost:
 
 def _extended(first: StepCost, second: StepCost, times: int) -> StepCost:
     """The cost at a length that is ``times`` as far beyond the first as the second is."""
-    names = [one.name for one in fields(StepCost) if one.name != "operations"]
-    numbers = {name: (getattr(first, name), getattr(second, name)) for name in names}
-    every = {**first.operations, **second.operations}
-    operations = {
-        one: (1 - times) * first.operations.get(one, 0) + times * second.operations.get(one, 0)
-        for one in every
-    }
-    return StepCost(**{name: a + (b - a) * times for name, (a, b) in numbers.items()}, operations=operations)
+
+    def line(a: Any, b: Any) -> Any:
+        if not isinstance(a, Mapping):
+            return a + (b - a) * times
+        return {one: line(a.get(one, 0), b.get(one, 0)) for one in {**a, **b}}
+
+    return StepCost(
+        **{one.name: line(getattr(first, one.name), getattr(second, one.name)) for one in fields(StepCost)}
+    )
 
 
 def attach(parts: Parts) -> None:
@@ -121,7 +126,9 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
             stack.enter_context(fused_kernels())
         fill_memories(task, steps)
         carried = nbytes(task.carried)
-        operations, peak = _update(task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val"))
+        operations, compiled, peak = _update(
+            task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val")
+        )
     return StepCost(
         flops=flops_in(operations),
         parameters=_bytes([*task.parameters(), *task.buffers()]),
@@ -130,6 +137,7 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
         carried=carried,
         peak=peak,
         operations=operations,
+        compiled=compiled if is_compilable(task) else {},
     )
 
 
@@ -154,8 +162,8 @@ def fill_memories(task: AnyTask, steps: Sequence[Batch]) -> None:
 
 def _update(
     task: AnyTask, batch: Batch, optimizer: torch.optim.Optimizer, clip: float | None
-) -> tuple[Mapping[Operation, int], int]:
-    """Operations and peak of an update; as with Lightning, the loss and its graph are there until it ends."""
+) -> tuple[Mapping[Operation, int], Mapping[Operation, int], int]:
+    """Operations, those with compiled passes, and the peak; as with Lightning, the graph is there until the end."""
     with LiveBytes(META) as live:
         live.hold(*task.parameters(), *task.buffers(), *tensors((dict(optimizer.state), batch, task.carried)))
         with OperationCounter() as passes:
@@ -170,8 +178,8 @@ def _update(
         with OperationCounter() as update:
             optimizer.step()
     parameters = sum(len(group["params"]) for group in optimizer.param_groups)
-    clip_together = _joined(clipping.operations, parameters)
-    return passes.operations + clip_together + update.operations, live.peak
+    rest = _joined(clipping.operations, parameters) + update.operations
+    return passes.operations + rest, passes.fused + rest, live.peak
 
 
 def _joined(operations: Counter[Operation], parameters: int) -> Counter[Operation]:

@@ -1,5 +1,6 @@
 """The kernels that a GPU runs for a computation, by what they compute and move; also on the meta device."""
 
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -36,11 +37,20 @@ class OperationCounter(TorchDispatchMode):
 
     Attributes:
         operations: how often each occurred.
+        fused: the same as a compiler may join them: those of kind ``memory`` between two others read what was there
+            before and write what is there afterwards, each once, with a kernel for each size of what they write.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.operations: Counter[Operation] = Counter()
+        self.fused: Counter[Operation] = Counter()
+        self._read: dict[int, int] = {}  # bytes of storages from before, by their address
+        self._written: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
+
+    def __exit__(self, *error: Any) -> None:
+        self._end_group()
+        super().__exit__(*error)
 
     def __torch_dispatch__(self, func: OpOverload, types: object, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -48,8 +58,29 @@ class OperationCounter(TorchDispatchMode):
         if _runs_a_kernel(func, read, written):
             flops = flops_of(func, args, kwargs or {}, out)
             kind = "attention" if "scaled_dot_product" in str(func) else "product" if flops else "memory"
-            self.operations[Operation(kind, flops, _moved(func, read, written))] += 1
+            operation = Operation(kind, flops, _moved(func, read, written))
+            self.operations[operation] += 1
+            if kind == "memory":
+                self._add_to_group(read, written, operation.bytes)
+            else:
+                self._end_group()
+                self.fused[operation] += 1
         return out
+
+    def _add_to_group(self, read: list[Tensor], written: list[Tensor], most: int) -> None:
+        for one in read:
+            if (key := one.untyped_storage()._cdata) not in self._written:
+                self._read[key] = max(self._read.get(key, 0), min(_size(one), most))
+        for one in written:
+            storage = one.untyped_storage()
+            self._written[storage._cdata] = weakref.ref(storage), _size(one)
+
+    def _end_group(self) -> None:
+        sizes = [size for storage, size in self._written.values() if storage() is not None]
+        if kernels := len(set(sizes)):
+            moved = sum(self._read.values()) + sum(sizes)
+            self.fused[Operation("memory", 0, moved // kernels)] += kernels
+        self._read, self._written = {}, {}
 
 
 def flops_in(operations: Mapping[Operation, float]) -> int:

@@ -59,6 +59,29 @@ def test_gpu_hours_are_those_of_all_updates_in_the_recipes_arithmetic_or_another
     assert known("bf16-mixed").gpu_hours(gpu_named("P40")) is None, "which has no unit for 16 bits"
 
 
+def test_compiled_hours_are_those_of_joined_operations_where_a_network_can_be_compiled() -> None:
+    assert known().gpu_hours(GPU, compiled=True) is None
+    joined = {Operation("product", 10**12, 0): 1.0, Operation("memory", 0, 10**9): 1.0}
+    step = replace(known().step, compiled=joined)
+    run = replace(known(), phases=(replace(known().phases[0], step=step),))
+    seconds = update_seconds(joined, GPU, Arithmetic.HALF)
+    assert seconds is not None
+    assert run.gpu_hours(GPU, Arithmetic.HALF, compiled=True) == pytest.approx(1000 * seconds / 3600)
+
+
+def test_passes_are_joined_and_the_optimiser_is_not() -> None:
+    step = cost(load_recipe("linear-transformer/copy@linear", "cpu")).step
+    assert 0.5 < sum(step.compiled.values()) / sum(step.operations.values()) < 0.95
+    moved, joined = (
+        sum(n * one.bytes for one, n in operations.items() if one.kind == "memory")
+        for operations in (step.operations, step.compiled)
+    )
+    assert 0.3 < joined / moved < 0.9
+    flops_of = [{one: n for one, n in some.items() if one.flops} for some in (step.operations, step.compiled)]
+    assert flops_of[0] == flops_of[1], "products stay as they are"
+    assert not cost(load_recipe("reformer/duplication@lsh-2", "cpu")).step.compiled, "which is refused"
+
+
 def test_a_batch_in_parts_launches_its_kernels_more_often() -> None:
     assert known().parts(small := Gpu("H100", 6 / USABLE, GPU.bandwidth)) == 2
     assert known().gpu_hours(small) == known().gpu_hours(GPU), "one long kernel does not notice"

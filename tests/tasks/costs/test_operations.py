@@ -20,6 +20,33 @@ def test_a_product_reads_both_sides_and_writes_the_result() -> None:
     assert flops_in(counter.operations) == product.flops
 
 
+def test_what_lies_between_products_may_be_joined() -> None:
+    """It reads what was there before, and writes what is there afterwards; what else it makes stays in registers."""
+    left, right = torch.ones(3, 5, device=META), torch.ones(5, 7, device=META)
+    scale = torch.ones(7, device=META)
+    with OperationCounter() as counter:
+        y = torch.exp(torch.relu(left @ right) * scale)
+        y @ right.T
+    first = Operation("product", 2 * 3 * 5 * 7, 4 * (3 * 5 + 5 * 7 + 3 * 7))
+    second = Operation("product", 2 * 3 * 5 * 7, 4 * (3 * 7 + 5 * 7 + 3 * 5))
+    assert first == second
+    assert counter.fused == {first: 2, Operation("memory", 0, 4 * (21 + 7 + 21)): 1}
+    with OperationCounter() as counter:
+        kept = torch.relu(y)
+        torch.exp(kept, out=y)
+    assert counter.fused == {Operation("memory", 0, 4 * (21 + 2 * 21)): 1}, "both are there afterwards"
+
+
+def test_joined_operations_have_a_kernel_for_each_size() -> None:
+    x = torch.ones(4, 6, device=META)
+    with OperationCounter() as counter:
+        x.add_(1.0)
+        rows = x.sum(1)
+    assert counter.operations.total() == 2
+    assert counter.fused == {Operation("memory", 0, (96 + 96 + 16) // 2): 2}
+    assert len(rows) == 4
+
+
 def test_views_and_new_tensors_run_no_kernel() -> None:
     x = torch.ones(4, 6, device=META)
     with OperationCounter() as counter:
