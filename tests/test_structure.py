@@ -14,10 +14,10 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1975,
-    "data": 5400,
+    "cli": 1985,
+    "data": 5410,
     "evidence": 2400,
-    "experiment": 2685,
+    "experiment": 2695,
     "launch": 2210,
     "mirror": 420,
     "models": 1135,

@@ -53,7 +53,7 @@ def _check_files(arguments: list[str]) -> None:
                 f"{path} is a grid; `repro config` prints the recipe of one of its points: {', '.join(points)}"
             )
     for path in _values(arguments, "--ckpt_path"):
-        if path.endswith(".ckpt"):  # Lightning also accepts words like `last`
+        if Path(path).suffix:  # Lightning also accepts words like `last`
             from repro.training.checkpoints import read
 
             read(Path(path))
@@ -75,9 +75,11 @@ def _run(arguments: list[str]) -> None:
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
-    from repro.experiment.trainer import interval_in_updates
+    from repro.experiment.trainer import interval_in_updates, require_whole_splits
+    from repro.report.formats.terminal import text_table
     from repro.tasks import Task, Translation
     from repro.tasks.lightning_private import callbacks_of
+    from repro.text import number
     from repro.training.callbacks import Curves
     from repro.training.early_stop import EarlyStop, StopRule
     from repro.training.packing import PackedEvaluation
@@ -102,6 +104,8 @@ def _run(arguments: list[str]) -> None:
                     raise ValueError(
                         f"a {type(self.model).__name__} has no predictions; `repro generate` continues a text"
                     )
+                if self.subcommand == "test":
+                    self.config_init["test"].verbose = False  # its table shows one score in every column
                 check_makers(self.model)
                 check_together(self.model, self.datamodule)
                 torch.set_float32_matmul_precision(self.config[self.subcommand].matmul_precision)
@@ -113,16 +117,18 @@ def _run(arguments: list[str]) -> None:
 
         def instantiate_trainer(self, **settings: object) -> Trainer:
             given = self.config_init[self.subcommand]
-            if isinstance(
-                given.trainer.val_check_interval, int
-            ):  # else a share of an epoch, as Lightning has it
+            require_whole_splits(given.trainer)
+            if isinstance(given.trainer.val_check_interval, int):  # else a share of an epoch
                 settings |= interval_in_updates(given.trainer)
             trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves, callbacks = trainer.progress_bar_callback, Curves(), callbacks_of(trainer)
             if self.subcommand == "fit" and trainer.max_steps > 0:
                 if bar is not None:
                     callbacks[callbacks.index(bar)] = Progress(curves)  # Lightning's own counts epochs
-                rule = StopRule(**given.stop) if given.stop else None
+                try:
+                    rule = StopRule(**given.stop) if given.stop else None
+                except TypeError as error:
+                    raise UserError(f"stop: {error}") from None
                 callbacks[:0] = [curves, EarlyStop(rule, curves)]
             callbacks.insert(0, PackedEvaluation())
             return trainer
@@ -139,6 +145,9 @@ def _run(arguments: list[str]) -> None:
         auto_configure_optimizers=False,
         load_from_checkpoint_support=False,
     )
+    if cli.subcommand == "test" and cli.trainer.is_global_zero:
+        rows = [(m.name, number(m.value), m.unit, m.split) for m in cli.model.measurements()]
+        print(text_table(rows, ("metric", "value", "unit", "split")))
     if cli.subcommand == "fit" and cli.trainer.is_global_zero:
         place = cli.trainer.log_dir or cli.trainer.default_root_dir
         print(f"fit: done, {cli.trainer.global_step} updates; files in {place}")

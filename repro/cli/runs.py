@@ -238,7 +238,7 @@ def run_grid(args: argparse.Namespace) -> int:
         words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
         runs.append((" ".join([recipe.run_id(seed), *recipe.overrides]), [*words, *passed]))
     code = run_each(runs)
-    if code == EXIT_OK:
+    if code == EXIT_OK and not args.smoke:
         ids = dict.fromkeys(recipe.run_id(seed) for recipe, seed in chosen)
         print(f"compare  `repro compare {' '.join(ids)}`")
     return code

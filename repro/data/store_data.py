@@ -15,7 +15,7 @@ from repro.data.core.examples import ExampleData
 from repro.data.core.segments import Array, padded
 from repro.data.prepare import ensure_generated, open_store
 from repro.data.registry import find_data_set
-from repro.data.store import Store, verify
+from repro.data.store import Store, store_path, verify
 from repro.data.table import slices
 from repro.data.tokenizers.loading import AnyTokenizer, load_tokenizer
 from repro.errors import UserError, at_least
@@ -42,10 +42,15 @@ class StoreDataModule(DataModule):
         ensure_generated(self.store_name, self.variant)
         verify(self.store)
 
-    def require_store(self) -> None:
-        """Opens the store, unless a run generates it."""
-        if not find_data_set(self.store_name).generated:
-            _ = self.store
+    def require_store(self) -> bool:
+        """Opens the store, unless it is missing and a run generates it."""
+        data_set = find_data_set(self.store_name)
+        if (
+            data_set.generated
+            and not store_path(self.store_name, self.variant or data_set.default_variant).exists()
+        ):
+            return False
+        return bool(self.store)
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the store."""

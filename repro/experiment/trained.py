@@ -19,7 +19,7 @@ from repro.experiment.build import AnyTask, Parts, build, build_task
 from repro.experiment.compiling import compile_decoding
 from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
-from repro.experiment.trainer import vocabulary_hash
+from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
 from repro.nn.layers.folding import fold
@@ -200,6 +200,7 @@ def load_trained(
     """
     from repro.data.tokenizers.loading import load_tokenizer
 
+    quiet()
     folder = find_run(word, scale, seed)
     path, loaded = read_weights(folder)
     files = [p for p in sorted(folder.glob("tokenizer.*")) if p.suffix in (".json", ".model")]

@@ -14,7 +14,7 @@ from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from repro.data.core.datamodule import DataModule
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 from repro.experiment import checkpoint
 from repro.recipe import Recipe
 from repro.tasks.lightning_private import datamodule_of, install_no_signal_handlers
@@ -50,7 +50,7 @@ INSTEAD = {
     "limit_val_batches": "a split is scored whole; 0 skips validation",
     "limit_test_batches": "a split is scored whole; choose smaller data",
 }
-SUPPORTED_CALLBACKS = (pl.callbacks.ModelSummary, pl.callbacks.DeviceStatsMonitor)  # none changes a training
+SUPPORTED_CALLBACKS = (pl.callbacks.ModelSummary,)  # which changes no training
 
 
 def make_trainer(
@@ -118,6 +118,8 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
         if name in defaults and name not in SUPPORTED and value not in (defaults[name], None) and not skipped:
             remedy = INSTEAD.get(name, "leave it out")
             raise UserError(f"trainer.{name} is not supported, given {value!r}: {remedy}")
+    batches = settings.get("accumulate_grad_batches")
+    at_least(1, **{"trainer.accumulate_grad_batches": 1 if batches is None else batches})
     interval, clip = settings.get("val_check_interval"), settings.get("gradient_clip_val")
     if interval is not None and not (type(interval) is int and interval >= 1):
         raise UserError(f"trainer.val_check_interval is a number of updates, at least 1, not {interval!r}")
@@ -130,6 +132,21 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
                 f"trainer.callbacks: {type(callback).__name__} is not supported; `stop` ends training early, "
                 "`checkpoints` saves, averages and chooses the best"
             )
+
+
+def require_whole_splits(settings: Mapping[str, Any]) -> None:
+    """Refuses settings of LightningCLI under which splits are not scored whole, or intervals that are none.
+
+    Raises:
+        UserError: names the setting, with what takes its place.
+    """
+    for name in ("fast_dev_run", "overfit_batches", "limit_val_batches", "limit_test_batches"):
+        value = settings[name]
+        if value and not (isinstance(value, float) and value == 1.0):
+            raise UserError(f"trainer.{name} is not supported, given {value!r}: {INSTEAD[name]}")
+    for name in ("val_check_interval", "accumulate_grad_batches"):
+        if settings[name] is not None and settings[name] <= 0:
+            raise UserError(f"trainer.{name} must be above 0, not {settings[name]}")
 
 
 def refuse_sharding(strategy: object) -> None:

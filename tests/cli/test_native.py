@@ -49,6 +49,9 @@ def test_fit_validate_and_test_from_a_checkpoint(config: Path, fitted: Path) -> 
     tested = call("test", "--config", str(config), f"--ckpt_path={fitted}")
     assert tested.code == 0, tested.err
     assert "test/bleu" in tested.out
+    rows = [line.split() for line in tested.out.splitlines()]
+    assert {row[-1] for row in rows if row and row[0].endswith("/nll")} == {"test"}
+    assert len([row for row in rows if row and row[0] == "test/nll"]) == 1
     # the checkpoint's weights were used: without it the numbers are another model's
     assert call("validate", "--config", str(config), "--seed_everything", "4").out != validated.out
 
@@ -134,6 +137,22 @@ def test_validations_count_updates_as_in_a_run(config: Path) -> None:
     trainer = yaml.safe_load(config.read_text())["trainer"] | {"max_steps": 2, "val_check_interval": 500}
     output = call("fit", "--config", str(changed(config, trainer=trainer)))
     assert output.code == 0, output.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--trainer.fast_dev_run", "true"], "trainer.fast_dev_run is not supported"),
+        (["--trainer.limit_val_batches", "1"], "trainer.limit_val_batches is not supported, given 1"),
+        (["--trainer.val_check_interval", "0"], "trainer.val_check_interval must be above 0, not 0"),
+        (["--trainer.accumulate_grad_batches", "-2"], "accumulate_grad_batches must be above 0, not -2"),
+        (["--stop", "{bogus: 1}"], "stop: "),
+        (["--ckpt_path", "native.yaml"], "native.yaml"),
+    ],
+)
+def test_what_would_end_in_the_middle_is_refused(config: Path, words: list[str], message: str) -> None:
+    words = [str(config) if word == config.name else word for word in words]
+    call("fit", "--config", str(config), *words).refused(message)
 
 
 def test_a_stop_rule_ends_training(config: Path) -> None:

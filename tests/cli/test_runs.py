@@ -66,6 +66,12 @@ def test_a_logger_of_lightnings_writes_the_curves_too(
     call("run", TINY, "--scale", "cpu", "--logger", "tensorboard").refused("pip install tensorboard")
 
 
+def test_smoke_of_several_seeds_names_no_runs_to_compare(workshop: Workshop) -> None:
+    said = call("run", TINY, "--smoke", "--seeds", "101-101")
+    assert said.code == 0, said.err
+    assert "compare" not in said.out
+
+
 def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None:
     said = call("run", TINY, "--smoke")
     assert said.code == 0, said.err

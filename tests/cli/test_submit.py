@@ -233,6 +233,19 @@ def test_recorded_runs_are_said_to_be(site: Workshop) -> None:
     assert [row["state"] for row in output.json()] == ["recorded", "to submit"]
 
 
+def test_a_damaged_store_is_found_before_the_queue(
+    workshop: Workshop, site: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that a run would generate if it were missing."""
+    monkeypatch.setattr(module, "require_runnable", RUNNABLE)
+    store = workshop.root / "data" / "numbers-en-de" / "bpe300-n300"
+    monkeypatch.setenv("REPRO_DATA", str(store.parents[1]))
+    assert submit("--dry-run").code == 0
+    store.mkdir(parents=True)
+    (store / "manifest.json").write_text('{"x": 1}')
+    submit("--dry-run").refused("store numbers-en-de/bpe300-n300 cannot be used")
+
+
 def test_a_refusal_of_slurm_is_one_line(site: Workshop, cluster: FakeCluster) -> None:
     cluster.refuses(1, complaint="invalid partition specified: nowhere")
     submit().refused("sbatch refuses: invalid partition specified: nowhere", "cluster profile site")

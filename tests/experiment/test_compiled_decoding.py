@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from repro.errors import UserError
 from repro.experiment import compiling
 from repro.experiment.compiling import compile_decoding
+from repro.experiment.pictures.attention import attention_sheet
 from repro.models import DecoderLM
 from repro.models.generate import Hypotheses, continue_prompt, translate
 from repro.nn import (
@@ -68,6 +70,17 @@ def test_translations_are_those_of_eager_decoding() -> None:
     compile_decoding(model, backend)
     require_equal(search(), expected)
     assert backend.count > 1
+
+
+def test_attention_is_drawn_eagerly() -> None:
+    """Weights that are captured are no graph's outputs."""
+    model, backend = translator(12), Graphs()
+    ids = [4, 5, 6], [7, 8]
+    symbols: Any = SimpleNamespace(decode=lambda ids: str(ids), bos_id=1, eos_id=2, pad_id=0)
+    expected = attention_sheet(model, symbols, *ids)
+    compile_decoding(model, backend)
+    assert attention_sheet(model, symbols, *ids) == expected
+    assert backend.count == 0
 
 
 def require_equal(got: Hypotheses, expected: Hypotheses) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, ModelSummary
+from lightning.pytorch.callbacks import DeviceStatsMonitor, EarlyStopping, EMAWeightAveraging, ModelSummary
 
 from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
@@ -343,6 +343,8 @@ def test_validation_intervals_count_updates(tmp_path: Path) -> None:
         ({"limit_test_batches": 2}, ("trainer.limit_test_batches", "2", "whole")),
         ({"overfit_batches": 0.5}, ("trainer.overfit_batches", "0.5")),
         ({"fast_dev_run": True}, ("trainer.fast_dev_run", "max_steps 2")),
+        ({"accumulate_grad_batches": 0}, ("trainer.accumulate_grad_batches", "at least 1", "0")),
+        ({"callbacks": [DeviceStatsMonitor()]}, ("DeviceStatsMonitor", "not supported")),
         ({"callbacks": [EarlyStopping("val/loss")]}, ("EarlyStopping", "stop")),
         ({"callbacks": [EMAWeightAveraging()]}, ("EMAWeightAveraging", "checkpoints")),
         ({"callbacks": [Averaging()]}, ("Averaging", "checkpoints")),

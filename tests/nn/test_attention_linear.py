@@ -237,6 +237,18 @@ def test_no_tokens_are_fed() -> None:
     assert all(torch.equal(a, b) for a, b in zip(leaves(after), leaves(state), strict=True))
 
 
+@torch.no_grad()
+def test_no_rows_are_fed() -> None:
+    mixer = build()
+    for state, steps in (
+        (None, 5),
+        (mixer.init_state(0), 5),
+        (mixer.init_state(0), 1),
+        (mixer.init_state(0, 4), 1),
+    ):
+        assert mixer(randn(0, steps, D_MODEL), state, Layout(True)).y.shape == (0, steps, D_MODEL)
+
+
 @pytest.mark.parametrize("capacity", [None, 4])
 @torch.no_grad()
 def test_a_state_stays_as_small_as_it_was(capacity: int | None) -> None:

@@ -69,6 +69,11 @@ def test_a_cpu_never_computes_with_numbers_too_small_for_it() -> None:
     assert all(bool((one == 0).any()) for one in matrices)
 
 
+def test_nobody_may_ask() -> None:
+    mean, variance, values = given()
+    assert found(mean[:, :0], variance[:, :0], values).shape == (3, 0, 4)
+
+
 def test_gradients_against_finite_differences() -> None:
     mean, variance, values = given(2, 3)
     assert torch.autograd.gradcheck(found, (mean, (variance.detach() + 0.01).requires_grad_(), values))

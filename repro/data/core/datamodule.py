@@ -10,6 +10,7 @@ from repro.batches import Batch, Evaluation, Kind
 from repro.data.core.loader import FixedLoader, PlannedLoader
 from repro.data.core.shares import Share
 from repro.data.tokenizers.vocabulary import Filed
+from repro.errors import at_least
 
 
 class DataModule(LightningDataModule, ABC):
@@ -44,6 +45,7 @@ class DataModule(LightningDataModule, ABC):
         super().__init__()
         # with few examples of evaluation and many ranks a rank may have none
         self.allow_zero_length_dataloader_with_multiple_devices = True
+        at_least(0, num_workers=num_workers)
         self.seed = seed
         self.num_workers = num_workers
         self._validation = Evaluation("val")
@@ -51,8 +53,13 @@ class DataModule(LightningDataModule, ABC):
         self._training: PlannedLoader[Any, Any] | None = None
         self._saved: dict[str, int] | None = None
 
-    def require_store(self) -> None:
-        """Refuses with a UserError if a store is missing that a run would not generate by itself."""
+    def require_store(self) -> bool:
+        """Whether the data are here; a run generates others.
+
+        Raises:
+            UserError: a store that a run cannot use, or would not generate.
+        """
+        return True
 
     # --- interface of each kind of data ---------------------------------------------------------------------------
 

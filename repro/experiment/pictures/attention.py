@@ -40,7 +40,7 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
     ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
     inputs = [tokenizer.bos_id, *target]
     device = next(net.parameters()).device
-    with evaluating(net), capture_attention(net) as captured:
+    with evaluating(net), torch.compiler.set_stance("force_eager"), capture_attention(net) as captured:
         net(ids.to(device), lengths.to(device), torch.tensor([inputs], device=device))
     labels = {
         "source": [*_words(tokenizer, source), "<end>"],

@@ -212,6 +212,8 @@ def test_masked_training_counts_the_scored_only() -> None:
         (lambda: data(stages=[Stage(1, 7)]), "batch_tokens 48 is not a multiple of seq_len 7"),
         (lambda: Stage(0, 7), "epochs must be at least 1"),
         (lambda: placed(data(), 0, 3).train_dataloader(), "4 streams .* 3 ranks"),
+        (lambda: placed(data(stages=[Stage(1, 6)]), 0, 8).train_dataloader(), "4 streams of 12 .* 8 ranks"),
+        (lambda: data(num_workers=-1), "num_workers must be at least 0, not -1"),
         (lambda: data(600).train_dataloader(), "more than the 499 targets"),
         (lambda: data(order="sentences").train_dataloader(), "not stored sentence by sentence"),
     ],

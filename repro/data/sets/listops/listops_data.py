@@ -93,10 +93,9 @@ class ListOpsData(RowData):
         if self.generated is None:
             super().prepare_data()
 
-    def require_store(self) -> None:
+    def require_store(self) -> bool:
         """Opens the store, unless trees are generated."""
-        if self.generated is None:
-            super().require_store()
+        return self.generated is not None or super().require_store()
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the store, or generates the trees."""

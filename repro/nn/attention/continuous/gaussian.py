@@ -80,7 +80,7 @@ def _pieces(mean: Tensor, size: int) -> list[slice]:
 def _densities(square: Tensor, variances: Tensor) -> Tensor:
     """Normal densities with ``variances (R, T, W)`` at squared distances ``(R, T, C)``: ``(R, T, W, C)``."""
     exponent = square[:, :, None] * (-0.5 / variances)[..., None]
-    if variances.device.type == "cpu" and variances.min() < -0.5 / _LEAST:
+    if variances.device.type == "cpu" and bool((variances < -0.5 / _LEAST).any()):
         exponent.clamp_(min=_LEAST)
     return exponent.exp_().mul_((2 * math.pi * variances).rsqrt()[..., None])
 

@@ -104,7 +104,7 @@ class LinearAttention(nn.Module):
         with without_autocast(x.device):
             exact = widened(parts)
             features = self.feature_map(exact[:, :keys].view(rows, 1, 2 * self.n_heads, self.d_head))
-            q, k = features.view(rows, 2, self.n_heads, -1).unbind(1)
+            q, k = features.view(rows, 2, self.n_heads, features.shape[-1]).unbind(1)
             k, v = k.unsqueeze(-1), exact[:, keys:].view(rows, self.n_heads, 1, self.d_value)
             if "slots" in state:
                 s.addcmul_(k, v)
@@ -114,7 +114,7 @@ class LinearAttention(nn.Module):
                 state = {"s": s, "z": z}
             q = q.unsqueeze(2)
             y = torch.matmul(q, s).div_(torch.matmul(q, z.unsqueeze(-1)).add_(self.eps))
-        return MixerOutput(self.out(y.view(rows, -1).to(parts.dtype)).unsqueeze(1), state)
+        return MixerOutput(self.out(y.flatten(1).to(parts.dtype)).unsqueeze(1), state)
 
     def _project(self, x: Tensor, n_queries: int) -> tuple[Tensor, ...]:
         """Queries of the last ``n_queries`` tokens; keys and values of all."""
@@ -171,7 +171,7 @@ def linear_attention(
     if first:
         past = _add(*(past or _nothing(k, v)), k[:, :first], v[:, :first])
         k, v = k[:, first:], v[:, first:]
-    if causal and q.shape[1] > 1:
+    if causal and q.shape[1] > 1 and v.numel():
         return causal_mean(q, k, v, past, chunk, eps)
     s, z = past or _nothing(k, v)
     if causal and q.shape[1] == 1:
