@@ -75,7 +75,7 @@ def _run(arguments: list[str]) -> None:
     from repro.data.core.datamodule import DataModule
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
-    from repro.experiment.trainer import interval_in_updates, require_whole_splits
+    from repro.experiment.trainer import ALWAYS, interval_in_updates, refuse_unsupported
     from repro.report.formats.terminal import text_table
     from repro.tasks import Task, Translation
     from repro.tasks.lightning_private import callbacks_of
@@ -117,9 +117,11 @@ def _run(arguments: list[str]) -> None:
 
         def instantiate_trainer(self, **settings: object) -> Trainer:
             given = self.config_init[self.subcommand]
-            require_whole_splits(given.trainer)
+            checked = {name: given.trainer[name] for name in ALWAYS}
             if isinstance(given.trainer.val_check_interval, int):  # else a share of an epoch
+                checked["val_check_interval"] = given.trainer.val_check_interval
                 settings |= interval_in_updates(given.trainer)
+            refuse_unsupported(checked)
             trainer: Trainer = super().instantiate_trainer(**settings)
             bar, curves, callbacks = trainer.progress_bar_callback, Curves(), callbacks_of(trainer)
             if self.subcommand == "fit" and trainer.max_steps > 0:

@@ -45,12 +45,8 @@ class StoreDataModule(DataModule):
     def require_store(self) -> bool:
         """Opens the store, unless it is missing and a run generates it."""
         data_set = find_data_set(self.store_name)
-        if (
-            data_set.generated
-            and not store_path(self.store_name, self.variant or data_set.default_variant).exists()
-        ):
-            return False
-        return bool(self.store)
+        path = store_path(self.store_name, self.variant or data_set.default_variant)
+        return (path.exists() or not data_set.generated) and bool(self.store)
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the store."""

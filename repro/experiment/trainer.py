@@ -40,6 +40,11 @@ SUPPORTED = frozenset({
     "max_steps", "accumulate_grad_batches", "gradient_clip_val", "gradient_clip_algorithm", "val_check_interval",
     "callbacks", "plugins", "profiler", "detect_anomaly", "log_every_n_steps", "enable_progress_bar",
 })  # fmt: skip
+# Of these, what LightningCLI must not change either: a split that is not scored whole ends in an error.
+ALWAYS = (
+    "fast_dev_run", "overfit_batches", "limit_val_batches", "limit_test_batches", "accumulate_grad_batches",
+    "gradient_clip_val",
+)  # fmt: skip
 INSTEAD = {
     "logger": "`repro run --logger csv` or `tensorboard` adds one of Lightning's",
     "max_time": "trainer.max_steps or `stop` ends a run",
@@ -132,21 +137,6 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
                 f"trainer.callbacks: {type(callback).__name__} is not supported; `stop` ends training early, "
                 "`checkpoints` saves, averages and chooses the best"
             )
-
-
-def require_whole_splits(settings: Mapping[str, Any]) -> None:
-    """Refuses settings of LightningCLI under which splits are not scored whole, or intervals that are none.
-
-    Raises:
-        UserError: names the setting, with what takes its place.
-    """
-    for name in ("fast_dev_run", "overfit_batches", "limit_val_batches", "limit_test_batches"):
-        value = settings[name]
-        if value and not (isinstance(value, float) and value == 1.0):
-            raise UserError(f"trainer.{name} is not supported, given {value!r}: {INSTEAD[name]}")
-    for name in ("val_check_interval", "accumulate_grad_batches"):
-        if settings[name] is not None and settings[name] <= 0:
-            raise UserError(f"trainer.{name} must be above 0, not {settings[name]}")
 
 
 def refuse_sharding(strategy: object) -> None:

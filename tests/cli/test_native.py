@@ -144,8 +144,14 @@ def test_validations_count_updates_as_in_a_run(config: Path) -> None:
     [
         (["--trainer.fast_dev_run", "true"], "trainer.fast_dev_run is not supported"),
         (["--trainer.limit_val_batches", "1"], "trainer.limit_val_batches is not supported, given 1"),
-        (["--trainer.val_check_interval", "0"], "trainer.val_check_interval must be above 0, not 0"),
-        (["--trainer.accumulate_grad_batches", "-2"], "accumulate_grad_batches must be above 0, not -2"),
+        (
+            ["--trainer.val_check_interval", "0"],
+            "trainer.val_check_interval is a number of updates, at least 1, not 0",
+        ),
+        (
+            ["--trainer.accumulate_grad_batches", "-2"],
+            "trainer.accumulate_grad_batches must be at least 1, not -2",
+        ),
         (["--stop", "{bogus: 1}"], "stop: "),
         (["--ckpt_path", "native.yaml"], "native.yaml"),
     ],

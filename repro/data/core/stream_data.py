@@ -242,9 +242,10 @@ class StreamData(DataModule):
         Raises:
             UserError: rows that the ranks cannot share, also those of another stage.
         """
-        for length in (self.seq_len, *(stage.seq_len for stage in self.stages)) if self.stages else ():
-            rows = rows_per_batch(self.batch_tokens, length)
-            self.share.check_even(rows, f"{rows} streams of {length} tokens (batch_tokens / seq_len)")
+        if self.stages:
+            for length in (self.seq_len, *(stage.seq_len for stage in self.stages)):
+                rows = rows_per_batch(self.batch_tokens, length)
+                self.share.check_even(rows, f"{rows} streams of {length} tokens (batch_tokens / seq_len)")
         first = epoch % self.shards * self._epoch_targets
         return Epoch(
             self.global_batches(epoch), self.share, self.column(self.train_split).scored, first
