@@ -79,7 +79,8 @@ def prepare(
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
-        report(f"kept {name}/{variant}: already prepared")
+        hint = f"; for other files delete {store_path(name, variant)} first" if from_dir else ""
+        report(f"kept {name}/{variant}: already prepared{hint}")
         return store_path(name, variant)
     data_set.check_files(variant, from_dir)
     if level == GPT2 and tokenizer is not None:
