@@ -81,7 +81,9 @@ def loss_alone(chunk: int | None) -> Callable[[], Any]:
     vocabulary, draw = Vocabulary(WIDTH, WIDTH, VOCAB, loss_chunk=chunk), torch.Generator().manual_seed(1)
     hidden = torch.randn(TOKENS, WIDTH, generator=draw, requires_grad=True)
     targets, weight = torch.randint(VOCAB, (TOKENS,), generator=draw), vocabulary.embedding.table.weight
-    torch.nn.init.normal_(weight, std=WIDTH**-0.5, generator=draw)  # larger ones give slow numbers below 1e-38
+    torch.nn.init.normal_(
+        weight, std=WIDTH**-0.5, generator=draw
+    )  # larger ones give slow numbers below 1e-38
 
     def run() -> list[Tensor]:
         nll = vocabulary.nll(hidden, targets)
