@@ -107,7 +107,7 @@ class Case(NamedTuple):
                 "setting": setting,
                 "split": self.data.split("test"),
                 "measured": f"test/{level.metric}",
-                "metric": self.task.unit(metric),
+                "metric": self.task.units[metric],
                 "better": "higher" if metric in HIGHER else "lower",
                 "method": level.method,
                 "value": float(f"{level.value:.6g}"),

@@ -235,10 +235,12 @@ def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
     problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row))]
-    values = ", ".join(f"{value:g}" for value in test.tuned.values)
-    return Condition(
-        "tuned", not problems, "; ".join(problems) or f"{test.tuned.key} from {values} for each row"
-    )
+    values = test.tuned.values
+    words = f"{test.tuned.key} from {', '.join(f'{value:g}' for value in values)} for each row"
+    ends = (min(values), max(values))
+    edge = [row.name for row in rows if value_of(row.measured[0][0].config, test.tuned.key) in ends]
+    words += f"; the best is the smallest or largest that was tried: {', '.join(edge)}" if edge else ""
+    return Condition("tuned", not problems, "; ".join(problems) or words)
 
 
 def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:

@@ -108,9 +108,11 @@ def _read(file: str, kind: type[_Row], remedy: str) -> list[_Row]:
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
 
 
-def largest(comparisons: Iterable[CodeComparison], kind: str) -> float | None:
-    """The largest difference of a kind; None where none has it."""
-    return max((one.differences[kind] for one in comparisons if kind in one.differences), default=None)
+def largest(comparisons: Iterable[CodeComparison], *kinds: str) -> float | None:
+    """The largest difference of these kinds; None where no comparison has one."""
+    return max(
+        (one.differences[k] for one in comparisons for k in kinds if k in one.differences), default=None
+    )
 
 
 def altered(comparisons: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:

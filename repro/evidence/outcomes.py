@@ -25,6 +25,7 @@ from repro.record import RunRecord
 from repro.seeds import TUNING
 
 ORDERS = ("same order", "other order", "no clear order")
+WAITING = ("not run", "incomplete")  # of declared tests
 BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
 SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens

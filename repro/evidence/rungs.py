@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from repro.evidence.compare import Comparison
 from repro.evidence.entries import Entry
 from repro.evidence.official import CodeComparison, Size, largest
-from repro.evidence.outcomes import ORDERS, Tested
+from repro.evidence.outcomes import ORDERS, WAITING, Tested
 from repro.evidence.published import Paper
 
 JUDGED = ("reproduced", "higher", "lower", "open", "at chance", "short budget")
@@ -20,7 +20,7 @@ class Rungs:
 
     Attributes:
         cases: comparisons of outputs and gradients with a published code, under the same weights.
-        function: the largest difference of outputs; None without a case.
+        function: the largest difference of an output or a gradient; None without a case.
         runs, updates: training runs that were compared with the loop of a published code, and their updates.
         by_authors: whether the code of some of these runs is the authors' own, not a reimplementation.
         losses, weights: the largest differences of a loss and of a final weight; None without a run.
@@ -75,7 +75,7 @@ def rungs(
     return Rungs(
         paper=paper.key,
         cases=len(passes),
-        function=largest(passes, "outputs"),
+        function=largest(passes, "outputs", "gradients"),
         runs=len(runs),
         updates=sum(one.updates for one in runs),
         by_authors=any(_is_official(one, paper) for one in runs),
@@ -93,15 +93,19 @@ def rungs(
 
 
 def summarised(tested: Iterable[Tested]) -> list[Tested]:
-    """Every fair test, and of a claim without one its last attempt; checks of the code are left out.
+    """Every fair test, every declared one whose runs are missing, and of a claim without these its last attempt.
 
-    A later fair attempt does not replace an earlier one: both are counted.
+    A later fair attempt does not replace an earlier one: both are counted. Checks of the code are left out.
     """
     attempts: dict[str, list[Tested]] = {}
     for one in tested:
         if not one.is_check:
             attempts.setdefault(one.test.claim, []).append(one)
-    return [one for tried in attempts.values() for one in ([t for t in tried if t.counts] or tried[-1:])]
+    return [
+        one
+        for tried in attempts.values()
+        for one in ([t for t in tried if t.counts or t.verdict in WAITING] or tried[-1:])
+    ]
 
 
 def _is_official(comparison: CodeComparison, paper: Paper) -> bool:

@@ -183,12 +183,13 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
 
 
 def weaknesses(records: Collection[RunRecord]) -> list[str]:
-    """Lists different commits or threads, unknown commits and curves that are not finite."""
+    """Lists different commits, devices or threads, unknown commits and curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
+    devices = sorted({str(r.hardware.get("device")) for r in records})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
     notes = [
         f"mixed {what} ({', '.join(values)})"
-        for what, values in (("commits", commits), ("threads", threads))
+        for what, values in (("commits", commits), ("devices", devices), ("threads", threads))
         if len(values) > 1
     ]
     for words, seeds in (

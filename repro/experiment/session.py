@@ -17,6 +17,7 @@ from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.source import Source, source
+from repro.tasks.evaluated import EvaluatedTask
 from repro.tasks.lightning_private import stand_in_trainer
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO
@@ -97,22 +98,26 @@ def rehearse(recipe: Recipe, ranks: int) -> None:
 
 
 def require_validation(parts: Parts) -> None:
-    """Refuses a run without a validation whose recipe chooses the best one, or ends by one.
+    """Refuses a recipe that chooses the best validation, or ends by one, and has none or does not measure the metric.
 
     Raises:
         UserError: names the setting.
     """
-    metric = parts.checkpoints.best if parts.checkpoints else None
-    rule = (
-        f"checkpoints.best {metric}" if metric else f"stop.metric {parts.stop.metric}" if parts.stop else ""
-    )
-    trainer = parts.trainer
-    interval, steps = trainer.get("val_check_interval") or 1, trainer["max_steps"]
-    if rule and (interval > steps or trainer.get("limit_val_batches") == 0):
-        raise UserError(
-            f"{rule} needs a validation: set trainer.val_check_interval, {interval}, to at most trainer.max_steps, "
-            f"{steps}, and leave trainer.limit_val_batches out"
-        )
+    rules = {
+        "checkpoints.best": parts.checkpoints.best if parts.checkpoints else None,
+        "stop.metric": parts.stop.metric if parts.stop else None,
+    }
+    interval, steps = parts.trainer.get("val_check_interval") or 1, parts.trainer["max_steps"]
+    skipped = interval > steps or parts.trainer.get("limit_val_batches") == 0
+    known = [f"val/{name}" for name in parts.task.units] if isinstance(parts.task, EvaluatedTask) else None
+    for key, metric in rules.items():
+        if metric and skipped:
+            raise UserError(
+                f"{key} {metric} needs a validation: set trainer.val_check_interval, {interval}, to at most "
+                f"trainer.max_steps, {steps}, and leave trainer.limit_val_batches out"
+            )
+        if metric and known and metric not in known:
+            raise UserError(f"{key}: {metric!r} is not measured; there is: {', '.join(known)}")
 
 
 def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Run:

@@ -71,9 +71,10 @@ class EvaluatedTask(Task[Net]):
         """Whether an evaluation has measurements of its own, and not only as the validation score of a test."""
         return True
 
-    def unit(self, metric: str) -> str:
-        """The unit of a metric, for people."""
-        return self.UNITS[metric]
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of every metric, for people."""
+        return self.UNITS
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """The protocol by which a metric of an evaluation was measured, for the record."""
@@ -167,7 +168,7 @@ class EvaluatedTask(Task[Net]):
             for metric, value in self.summary(scored).items():
                 results.append(
                     Measurement(
-                        scored.evaluation.called(metric), value, self.unit(metric), scored.split,
+                        scored.evaluation.called(metric), value, self.units[metric], scored.split,
                         self.protocol(metric, scored), self.counted(metric, scored), validation.get(metric),
                     )
                 )  # fmt: skip

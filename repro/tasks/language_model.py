@@ -223,14 +223,17 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         speed = {"tokens_per_s": scored.counts["tokens"] / scored.seconds} if scored.seconds else {}
         return scored.values | speed
 
-    def unit(self, metric: str) -> str:
-        """The unit of a metric, for people."""
+    @property
+    def units(self) -> dict[str, str]:
+        """The unit of every metric, for people."""
+        token = self.token_unit
         units = {
-            "ppl": f"perplexity per {self.token_unit}",
-            "accuracy": f"percent of {self.token_unit}s",
-            "tokens_per_s": f"{self.token_unit}s per second",
+            "loss": f"nats per {token}",
+            "accuracy": f"percent of {token}s",
+            "tokens_per_s": f"{token}s per second",
         }
-        return units.get(metric, f"{'nats' if metric == 'loss' else 'bits'} per {self.token_unit}")
+        bits = IN_BITS.get(token)
+        return units | ({bits: f"bits per {token}"} if bits else {"ppl": f"perplexity per {token}"})
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """The cut of the split, and the memory."""

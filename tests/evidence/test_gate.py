@@ -298,6 +298,13 @@ def test_each_row_has_the_best_of_the_same_values():
     assert judged()["tuned"].why == "model.lr from 0.1, 0.2, 0.3 for each row"
 
 
+def test_rows_at_an_end_of_the_sweep_are_named():
+    at_end = row("long", 50.0, lr=0.3, tuning={0.1: 60.0, 0.2: 60.0, 0.3: 50.0})
+    tuned = judged(at_end, row("short", 60.0))["tuned"]
+    assert tuned.met
+    assert tuned.why.endswith("for each row; the best is the smallest or largest that was tried: long")
+
+
 def test_every_value_was_tried_for_every_row():
     lacking = row("short", 60.0, tuning={0.1: 65.0, 0.2: 60.0})
     assert unmet(row("long", 50.0), lacking) == {"tuned": "short: no tuning run with model.lr 0.3"}

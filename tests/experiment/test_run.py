@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -388,6 +389,27 @@ def test_a_choice_by_validation_needs_one(
 ) -> None:
     with pytest.raises(UserError, match=message):
         run(tiny(**settings, **without), seed=1, command="x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"checkpoints.best": "val/nonsense", "checkpoints.average_last": 1},
+            "checkpoints.best: 'val/nonsense' is not measured; there is: val/loss",
+        ),
+        (
+            {"stop": {"metric": "val/pp", "patience": 1}},
+            "stop.metric: 'val/pp' is not measured; there is: val/loss",
+        ),
+    ],
+)
+def test_a_metric_that_is_not_measured_is_refused_before_training(
+    workshop: Workshop, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        run(tiny(**settings), seed=1, command="x")
+    assert not list(workshop.runs.rglob("*.ckpt"))
 
 
 def test_checkpoints_of_a_recorded_run_that_were_kept_for_the_mean_alone_lose_their_optimiser(

@@ -31,6 +31,11 @@ def mixed_threads(house, name, scale):
     house.record(name, 3, 30.0, scale, hardware={"device": "cpu", "count": 1, "nodes": 1, "threads": 2})
 
 
+def mixed_devices(house, name, scale):
+    house.run(name, [30.0, 30.0], scale, hardware={"device": "cpu", "count": 1, "nodes": 1, "threads": 1})
+    house.record(name, 3, 30.0, scale, hardware={"device": "other", "count": 1, "nodes": 1, "threads": 1})
+
+
 def changes_not_committed(house, name, scale):
     house.run(name, [30.0, 30.0, 30.0], scale, dirty=True)
 
@@ -48,6 +53,7 @@ CASES = {
     seed_between_missing: ["no record of seed 3: failed or not run"],
     mixed_commits: ["mixed commits (aaaaaaaa, bbbbbbbb)"],
     mixed_threads: ["mixed threads (1, 2)"],
+    mixed_devices: ["mixed devices (cpu, other)"],
     changes_not_committed: ["uncommitted changes (seeds 1, 2, 3)"],
     commit_unknown: ["commit unknown (seeds 1, 2, 3)"],
     diverged: ["a curve that is not finite (seed 3)"],

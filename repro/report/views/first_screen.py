@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import jinja2
 
 from repro import text
-from repro.evidence.outcomes import ORDERS
+from repro.evidence.outcomes import ORDERS, WAITING
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, summarised
 from repro.evidence.table import Evidence
@@ -67,15 +67,22 @@ def shown(found: Evidence) -> str:
         met=sum(bool(line.cases and line.runs) for line in lines),
         own=sum(bool(line.cases and line.by_authors) for line in lines),
         fair=", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet",
-        waiting=every["not run"] + every["incomplete"],
+        waiting=sum(every[word] for word in WAITING),
         planned=every["planned"],
         unfair=text.plural(every["not a fair test"], "attempt"),
         untested=text.plural(sum(len(file.untested) for file in found.files.values()), "claim"),
         counted=sum(line.counted for line in lines),
         tested=sum(numbers.values()),
         reproduced=numbers["reproduced"],
-        hours=f"{hours:,.0f}" if hours else "",
+        recipes=", ".join(sorted(_reproducing(found))),
+        hours=f"{float(f'{hours:.2g}'):,.0f}" if hours else "",
     )
+
+
+def _reproducing(found: Evidence) -> set[str]:
+    """The recipes that gave the counted numbers that are reproduced."""
+    good = [e for e in found.comparison.entries.values() if e.is_counted and e.verdict == "reproduced"]
+    return {cell.goal.experiment.partition("@")[0] for entry in good for cell in entry.paper_cells[:1]}
 
 
 def rungs_grid(found: Evidence, papers: Iterable[Paper]) -> Grid:

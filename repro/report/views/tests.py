@@ -9,6 +9,7 @@ from repro.evidence.fair_tests import Sweep
 from repro.evidence.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
+from repro.report.competence import simple_methods
 from repro.report.formats.blocks import (
     Block,
     Bullets,
@@ -163,6 +164,11 @@ def _facts(one: Tested) -> list[str]:
     ]
     facts += [f"Another quantity than the column's: {test.other_quantity}"] if test.other_quantity else []
     facts += [f"Competence: {level.row} must reach {level.level:g} ({level.method})"] if level else []
+    records = [record for result in one.results for record in result.sample.records]
+    if simple := simple_methods(records[0], test.measured) if records else []:
+        facts.append(
+            "Simple methods: " + "; ".join(f"{method} {text.number(value)}" for method, value in simple)
+        )
     if isinstance(tuned, Sweep):
         values = ", ".join(f"{value:g}" for value in tuned.values)
         facts.append(f"Tuned: {tuned.key} from {values}, on seeds {show_ranges(tuned.seeds)}")

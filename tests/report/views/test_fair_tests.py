@@ -1,5 +1,6 @@
 """What is said of a test: sentence, runs, path, effects, gate, attempts."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -87,6 +88,14 @@ def test_level_and_sweep_are_named(house):
     assert "- Competence: base must reach 20 (copying)" in said
     assert "- Tuned: model.width from 1, 2, 4, on seeds 100" in said
     assert "- Another quantity than the column's: no BLEU here" in said
+
+
+def test_simple_methods_on_the_data_of_the_records_are_listed(house):
+    fair(house)
+    level = {"data_sha256": "a" * 64, "measured": "test/bleu", "better": "higher", "method": "copying", "value": 5.0}
+    better, other = level | {"method": "5-gram", "value": 40.0}, level | {"measured": "test/ppl"}
+    (house.results / "competence.json").write_text(json.dumps([level, better, other]))
+    assert "- Simple methods: 5-gram 40.00; copying 5.000" in page()
 
 
 def test_all_attempts_stand_on_the_page_of_each(house):

@@ -48,7 +48,7 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
     house.run("toy/base", [20.0, 20.0, 20.0])
     assert (house.results / FILE).is_file()
     assert line()[:5] == (
-        "2 cases, 4e-15",
+        "2 cases, 3e-12",
         "8 updates, 7e-13 (reimplementation)",
         "1 of 2, 1 explained",
         "1 same order",

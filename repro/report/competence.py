@@ -1,0 +1,27 @@
+"""Scores of simple methods on the data of the records: ``results/competence.json``."""
+
+import json
+
+from repro.paths import results_dir
+from repro.record import RunRecord
+
+FILE = "competence.json"
+
+
+def simple_methods(record: RunRecord, measured: str) -> list[tuple[str, float]]:
+    """Names and scores of the simple methods on a record's data, best first; none for generated data.
+
+    Args:
+        record: of a run.
+        measured: name of the measurement.
+    """
+    path, data = results_dir() / FILE, record.data.get("manifest_sha256")
+    if data is None or not path.is_file():
+        return []
+    rows = [
+        row
+        for row in json.loads(path.read_bytes())
+        if (row["data_sha256"], row["measured"]) == (data, measured)
+    ]
+    sign = -1 if rows and rows[0]["better"] == "higher" else 1
+    return sorted(((row["method"], row["value"]) for row in rows), key=lambda pair: sign * pair[1])
