@@ -47,7 +47,7 @@ def grid_of_tests(tested: Iterable[Tested]) -> Grid:
     rows = []
     for one in tested:
         attempt, effects = f"{one.test.attempt} of {one.attempts}", map(effect_words, one.effects)
-        cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one, short=True))
+        cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one))
         rows.append((*cells, "; ".join(effects) or text.NOTHING))
     return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row ahead of the next by (95 %)"), tuple(rows))
 
@@ -107,7 +107,7 @@ def _body(found: Evidence, one: Tested) -> Document:
     test, table = one.test, one.paper.tables[one.claim.table]
     says = f"The paper: {one.claim.says} ({table.number}, {one.column.name})"
     document: Document = [
-        Grid(("Outcome", "Scale"), ((outcome(one, short=True), at_scale(test.scale)),)),
+        Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),)),
         Paragraph(says),
     ]
     document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
@@ -151,7 +151,7 @@ def _attempts(found: Evidence, one: Tested) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for other in (t for t in found.tested[one.paper.key] if t.test.claim == one.test.claim):
         link, changed = link_to(other, f"attempt {other.test.attempt}"), other.test.changed or "the first"
-        rows.append((link, at_scale(other.test.scale), outcome(other, short=True), changed))
+        rows.append((link, at_scale(other.test.scale), outcome(other), changed))
     return Grid(("All attempts", "Scale", "Outcome", "Changed"), tuple(rows))
 
 
