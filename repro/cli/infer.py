@@ -104,7 +104,7 @@ def translate_lines(args: argparse.Namespace) -> int:
     if args.batch < 1:
         raise UserError(f"--batch must be at least 1, not {args.batch}")
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
-    trained.require_encoder("translate")
+    trained.require_encoder()
     picture: Path | None = args.attention
     for lines in batches(args.batch, trained.encode):
         translations = best_translations(trained, lines, args.beam, 1 if args.n_best is None else args.n_best)
@@ -174,7 +174,6 @@ def _sentence(content: bytes, check: Callable[[str], object]) -> str:
 
 def draw_attention(args: argparse.Namespace) -> None:
     from repro.experiment.pictures.memory_pictures import load_captures, memory_sheet
-    from repro.record import write_atomic
 
     captures = load_captures(args.run, args.scale, args.run_seed)
     run = "/".join(Path(args.run).parts[-4:])  # of a folder, the run's id

@@ -60,9 +60,8 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    named = (
-        re.search(r"^model name\s*:(.+)", info.read_text(encoding="utf-8"), re.M) if info.exists() else None
-    )
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    named = re.search(r"^model name\s*:(.+)", text, re.M)
     return " ".join(named[1].split()) if named else platform.processor() or platform.machine()
 
 
