@@ -96,7 +96,7 @@ def add_count(parser: argparse.ArgumentParser, name: str, default: int, meaning:
     )
 
 
-def translate_lines(args: argparse.Namespace) -> int:
+def translate_lines(args: argparse.Namespace) -> None:
     from repro.experiment.trained import best_translations, draw_attention, load_trained
 
     if args.beam is not None and args.beam < 1:
@@ -113,10 +113,9 @@ def translate_lines(args: argparse.Namespace) -> int:
         if picture is not None:
             write_atomic(picture, draw_attention(trained, lines[0], translations[0][1]))
             picture = None
-    return 0
 
 
-def generate_lines(args: argparse.Namespace) -> int:
+def generate_lines(args: argparse.Namespace) -> None:
     from repro.experiment.trained import Sampling, load_trained, sample_line
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
@@ -129,7 +128,6 @@ def generate_lines(args: argparse.Namespace) -> int:
         except UserError as error:
             raise UserError(f"line {number} of standard input: {error}") from None
         print(*texts, sep="\n", flush=True)
-    return 0
 
 
 def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[str]]:
