@@ -34,15 +34,9 @@ AnyTask = Task[Any]
 MatmulPrecision = Literal["highest", "high", "medium"]  # of torch.set_float32_matmul_precision
 # What a YAML file may name besides plugins. Everything else is refused before it is imported.
 IMPORTABLE = (
-    "repro.batches",
-    "repro.nn",
-    "repro.models",
-    "repro.tasks",
-    "repro.data",
-    "torch.nn",
-    "torch.optim",
+    "repro.batches", "repro.nn", "repro.models", "repro.tasks", "repro.data", "torch.nn", "torch.optim",
     "lightning.pytorch",
-)
+)  # fmt: skip
 
 
 @dataclass

@@ -16,16 +16,9 @@ from repro.record import INSTRUCTIONS
 from repro.source import release
 
 PACKAGES = (
-    "torch",
-    "lightning",
-    "jsonargparse",
-    "numpy",
-    "tokenizers",
-    "sentencepiece",
-    "sacrebleu",
-    "datasets",
+    "torch", "lightning", "jsonargparse", "numpy", "tokenizers", "sentencepiece", "sacrebleu", "datasets",
     "wandb",
-)
+)  # fmt: skip
 TF32_VARIABLES = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE")  # they overrule the recipe
 
 
