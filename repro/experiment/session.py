@@ -103,9 +103,8 @@ def require_validation(parts: Parts) -> None:
         UserError: names the setting.
     """
     metric = parts.checkpoints.best if parts.checkpoints else None
-    rule = (
-        f"checkpoints.best {metric}" if metric else f"stop.metric {parts.stop.metric}" if parts.stop else ""
-    )
+    stop = f"stop.metric {parts.stop.metric}" if parts.stop else ""
+    rule = f"checkpoints.best {metric}" if metric else stop
     trainer = parts.trainer
     interval, steps = trainer.get("val_check_interval") or 1, trainer["max_steps"]
     if rule and (interval > steps or trainer.get("limit_val_batches") == 0):

@@ -138,11 +138,9 @@ def _path(one: Tested) -> Grid:
     rows = [(s.label, *map(text.number, s.path)) for s in one.results]
     for a, b in pairwise(one.results) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
-        gaps = (
-            f"{percent(100 * one.sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
-            for x, y in pairs
-        )
-        rows.append((f"{a.row} ahead of {b.row} by", *gaps))
+        gaps = (100 * one.sign * (x - y) / abs(y) if x is not None and y else None for x, y in pairs)
+        words = (text.NOTHING if gap is None else f"{percent(gap)} %" for gap in gaps)
+        rows.append((f"{a.row} ahead of {b.row} by", *words))
     header = (f"{one.test.settled_curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
