@@ -59,8 +59,7 @@ class EventLog:
             ReproError: the file cannot be written.
         """
         known = self.path.read_bytes() if self.path.exists() else _old_status(self.path.parent)
-        later = known[len(kept) :] if known.startswith(kept) else known
-        later = b"".join(line for line in later.splitlines(True) if _stays(line, step))
+        later = b"".join(line for line in known.removeprefix(kept).splitlines(True) if _stays(line, step))
         for path in self.path.parent.glob("events-*.jsonl"):
             path.unlink()
         attempt = 1 + sum(b'"state": "starting"' in line for line in (kept + later).splitlines())

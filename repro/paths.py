@@ -95,9 +95,8 @@ def fair_test_files() -> dict[str, Path]:
 
 def cluster_files() -> dict[str, Path]:
     """Cluster profiles by name: of ``$REPRO_CLUSTERS`` or ``slurm/clusters`` of the project, then the wheel's."""
-    return {
-        path.stem: path for path in files_in(_folders("REPRO_CLUSTERS", "slurm/clusters"), "*.yaml").values()
-    }
+    files = files_in(_folders("REPRO_CLUSTERS", "slurm/clusters"), "*.yaml")
+    return {path.stem: path for path in files.values()}
 
 
 def data_dir() -> Path:

@@ -74,13 +74,12 @@ def from_line(line: str) -> Picture:
     return Picture(height, width, channels, pixels)
 
 
-def sheet(pictures: Sequence[Picture], side: int, sha256: str = "") -> bytes:
+def sheet(pictures: Sequence[Picture], side: int) -> bytes:
     """A PNG file with pictures in rows of eight, a grey line around each.
 
     Args:
         pictures: all of one shape, at least one.
         side: pixels of the longer side of a picture, at least; each of its pixels becomes a square.
-        sha256: a hash that the file carries as its text ``data-sha256``.
 
     Raises:
         UserError: different shapes.
@@ -99,9 +98,7 @@ def sheet(pictures: Sequence[Picture], side: int, sha256: str = "") -> bytes:
     whole = rows.reshape(rows.shape[0] * rows.shape[1], -1, shape[2])
     framed = np.pad(whole, ((1, 0), (1, 0), (0, 0)), constant_values=GREY)
     out = io.BytesIO()
-    imsave(
-        out, np.broadcast_to(framed, (*framed.shape[:2], 3)), format="png", metadata={"data-sha256": sha256}
-    )
+    imsave(out, np.broadcast_to(framed, (*framed.shape[:2], 3)), format="png")
     return out.getvalue()
 
 

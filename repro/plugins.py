@@ -27,9 +27,8 @@ def plugin_files() -> dict[str, list[Path]]:
     """
     file = project() / PROJECT_FILE
     content = (read_yaml(file) or {}) if file.is_file() else {}
-    names = (
-        content.get("plugins") or [] if isinstance(content, dict) and content.keys() <= {"plugins"} else None
-    )
+    known = isinstance(content, dict) and content.keys() <= {"plugins"}
+    names = content.get("plugins") or [] if known else None
     if not isinstance(names, list) or not all(isinstance(n, str) and n.isidentifier() for n in names):
         raise UserError(f"{file}: it has one key, a list of module names; write `plugins: [mymix]`")
     return {name: _files_of(name, file) for name in names}

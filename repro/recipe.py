@@ -223,7 +223,7 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
         if key.partition(".")[0] not in SECTIONS:
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
     _change(config, dict(overrides or ()), "command line")
-    words = _words(overrides or ())
+    words = tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in overrides or ())
     if named := [word for word in words if change_results([word])]:
         _deviate(config, [f"Settings given on the command line: {' '.join(named)}"])
     return Recipe(experiment, scale, config, words)
@@ -274,11 +274,6 @@ def _set(config: Config, key: str, value: Tree, place: str) -> None:
         set_key(config, key, value)
     except UserError as error:
         raise UserError(f"{place}: {error}") from None
-
-
-def _words(pairs: Iterable[tuple[str, Tree]]) -> tuple[str, ...]:
-    """Settings as words of a command, ``--trainer.max_steps=10``."""
-    return tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in pairs)
 
 
 def _read(name: str, path: Path) -> Config:

@@ -299,9 +299,8 @@ def read_records(*runs: Path) -> Records:
     return records
 
 
-_parsed = cache(
-    RunRecord.from_json
-)  # the tables, the ledger and its check read the same files, one after another
+# The tables, the ledger and its check read the same files, one after another.
+_parsed = cache(RunRecord.from_json)
 
 
 def withdrawn(*runs: Path) -> frozenset[str]:

@@ -48,10 +48,6 @@ def test_small_pictures_become_large_and_large_ones_keep_their_size() -> None:
     assert seen(sheet(some(1, 9, 8, 1), 7)).shape[:2] == (9 + 2, 8 + 2)
 
 
-def test_a_sheet_carries_a_hash() -> None:
-    assert Image.open(io.BytesIO(sheet(some(1, 2, 2, 1), 1, "ab"))).info["data-sha256"] == "ab"
-
-
 @pytest.mark.parametrize("shape", [(28, 28, 1), (3, 2, 3)])
 def test_lines_come_back(shape: tuple[int, int, int]) -> None:
     for picture in some(3, *shape):

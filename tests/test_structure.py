@@ -14,16 +14,16 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1985,
-    "data": 5407,
+    "cli": 1949,
+    "data": 5370,
     "evidence": 2400,
-    "experiment": 2688,
-    "launch": 2210,
-    "mirror": 420,
+    "experiment": 2652,
+    "launch": 2196,
+    "mirror": 411,
     "models": 1135,
     "nn": 4580,
-    "report": 2135,
-    "repro": 1430,
+    "report": 2110,
+    "repro": 1418,
     "tasks": 3176,
     "training": 870,
     "verify": 155,

@@ -96,7 +96,7 @@ def add_count(parser: argparse.ArgumentParser, name: str, default: int, meaning:
     )
 
 
-def translate_lines(args: argparse.Namespace) -> int:
+def translate_lines(args: argparse.Namespace) -> None:
     from repro.experiment.trained import best_translations, draw_attention, load_trained
 
     if args.beam is not None and args.beam < 1:
@@ -104,7 +104,7 @@ def translate_lines(args: argparse.Namespace) -> int:
     if args.batch < 1:
         raise UserError(f"--batch must be at least 1, not {args.batch}")
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
-    trained.require_encoder("translate")
+    trained.require_encoder()
     picture: Path | None = args.attention
     for lines in batches(args.batch, trained.encode):
         translations = best_translations(trained, lines, args.beam, 1 if args.n_best is None else args.n_best)
@@ -113,10 +113,9 @@ def translate_lines(args: argparse.Namespace) -> int:
         if picture is not None:
             write_atomic(picture, draw_attention(trained, lines[0], translations[0][1]))
             picture = None
-    return 0
 
 
-def generate_lines(args: argparse.Namespace) -> int:
+def generate_lines(args: argparse.Namespace) -> None:
     from repro.experiment.trained import Sampling, load_trained, sample_line
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
@@ -129,7 +128,6 @@ def generate_lines(args: argparse.Namespace) -> int:
         except UserError as error:
             raise UserError(f"line {number} of standard input: {error}") from None
         print(*texts, sep="\n", flush=True)
-    return 0
 
 
 def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[str]]:
@@ -174,7 +172,6 @@ def _sentence(content: bytes, check: Callable[[str], object]) -> str:
 
 def draw_attention(args: argparse.Namespace) -> None:
     from repro.experiment.pictures.memory_pictures import load_captures, memory_sheet
-    from repro.record import write_atomic
 
     captures = load_captures(args.run, args.scale, args.run_seed)
     run = "/".join(Path(args.run).parts[-4:])  # of a folder, the run's id

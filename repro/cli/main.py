@@ -11,28 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn, TextIO
 
 from repro import __version__
-from repro.cli import (
-    cluster,
-    cost,
-    data,
-    infer,
-    jobs,
-    mirror,
-    native,
-    results,
-    runs,
-    show,
-    start,
-    verify,
-)
-from repro.errors import (
-    EXIT_FAILED,
-    EXIT_INTERRUPTED,
-    EXIT_OK,
-    ReproError,
-    UserError,
-    nearest,
-)
+from repro.cli import cluster, cost, data, infer, jobs, mirror, native, results, runs, show, start, verify
+from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, ReproError, UserError, nearest
 
 Handler = Callable[[argparse.Namespace], int | None]
 EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
@@ -60,20 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repro {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for family in (
-        results,
-        mirror,
-        start,
-        runs,
-        show,
-        verify,
-        data,
-        infer,
-        cost,
-        cluster,
-        jobs,
-        native,
-    ):
+    for family in (results, mirror, start, runs, show, verify, data, infer, cost, cluster, jobs, native):
         family.register(verbs)
     return parser
 

@@ -67,11 +67,6 @@ def unsized(variant: str) -> tuple[str, int | None]:
     return (match[1], int(match[2])) if match else (variant, None)
 
 
-def learned_variant(vocab_size: int, size: int | None = None) -> str:
-    """The name of a store whose subwords are learned."""
-    return sized(f"bpe{vocab_size}", size)
-
-
 def given_variant(kind: str, vocab_size: int, sha256: str) -> str:
     """The name of a store whose tokeniser was given: kind, size and the start of its hash."""
     return f"{'sp' if kind == 'sentencepiece' else 'given'}{vocab_size}-{sha256[:8]}"

@@ -27,18 +27,12 @@ def _made(name: str, facts: dict[str, Any]) -> DataSet:
         UserError: an entry without a class, or with keys that its class does not have; names the entry.
     """
     try:
-        return _of_class(name, facts)
+        module, _, kind = facts.pop("class").rpartition(".")
+        objects = {key: made(**_plain(facts.pop(key))) for key, made in _OBJECTS.items() if key in facts}
+        maker: type[DataSet] = getattr(import_module(f"repro.data.sets.{module}"), kind)
+        return maker(name=name, **objects, **_plain(facts))
     except (TypeError, KeyError, AttributeError, ImportError) as error:
         raise UserError(f"repro/data/data_sets.yaml: {name}: {error}") from None
-
-
-def _of_class(name: str, facts: dict[str, Any]) -> DataSet:
-    module, _, kind = facts.pop("class").rpartition(".")
-    objects = {key: made(**_plain(facts.pop(key))) for key, made in _OBJECTS.items() if key in facts}
-    data_set: DataSet = getattr(import_module(f"repro.data.sets.{module}"), kind)(
-        name=name, **objects, **_plain(facts)
-    )
-    return data_set
 
 
 DATA_SETS: dict[str, DataSet] = {

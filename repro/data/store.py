@@ -22,16 +22,7 @@ from typing import TYPE_CHECKING, Any
 from repro import __version__
 from repro.data import table
 from repro.data.packed import sha256_of_file
-from repro.data.table import (
-    TEXT,
-    Array,
-    ColumnType,
-    ColumnWriter,
-    Int64s,
-    Table,
-    ids_of,
-    write_table,
-)
+from repro.data.table import TEXT, Array, ColumnType, ColumnWriter, Int64s, Table, ids_of, write_table
 from repro.errors import UserError
 from repro.files import write_atomic, writing
 from repro.paths import data_dir

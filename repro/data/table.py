@@ -270,9 +270,6 @@ class Table:
         except (OSError, StopIteration, pa.ArrowException) as error:
             raise ValueError(f"{folder.name}/{DATA_FILE} is not a readable table ({error})") from None
 
-    def __len__(self) -> int:
-        return int(self._batch.num_rows)
-
     @property
     def names(self) -> list[str]:
         """Names of the columns."""

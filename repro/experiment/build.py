@@ -34,15 +34,9 @@ AnyTask = Task[Any]
 MatmulPrecision = Literal["highest", "high", "medium"]  # of torch.set_float32_matmul_precision
 # What a YAML file may name besides plugins. Everything else is refused before it is imported.
 IMPORTABLE = (
-    "repro.batches",
-    "repro.nn",
-    "repro.models",
-    "repro.tasks",
-    "repro.data",
-    "torch.nn",
-    "torch.optim",
+    "repro.batches", "repro.nn", "repro.models", "repro.tasks", "repro.data", "torch.nn", "torch.optim",
     "lightning.pytorch",
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -226,16 +220,13 @@ def explain(message: str) -> str:
 def _parser(sections: frozenset[str]) -> ArgumentParser:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_subclass_arguments(Task, "model", required=True)
-    if "trainer" in sections:
-        parser.add_class_arguments(Trainer, "trainer", instantiate=False)
+    parser.add_class_arguments(Trainer, "trainer", instantiate=False)
+    parser.add_argument("--compile", type=bool)
+    parser.add_argument("--matmul_precision", type=MatmulPrecision)
     if "data" in sections:
         parser.add_subclass_arguments(DataModule, "data", required=True)
     if "checkpoints" in sections:
         parser.add_class_arguments(Checkpoints, "checkpoints")
-    if "compile" in sections:
-        parser.add_argument("--compile", type=bool)
-    if "matmul_precision" in sections:
-        parser.add_argument("--matmul_precision", type=MatmulPrecision)
     if "stop" in sections:
         parser.add_class_arguments(StopRule, "stop")
     return parser

@@ -16,16 +16,9 @@ from repro.record import INSTRUCTIONS
 from repro.source import release
 
 PACKAGES = (
-    "torch",
-    "lightning",
-    "jsonargparse",
-    "numpy",
-    "tokenizers",
-    "sentencepiece",
-    "sacrebleu",
-    "datasets",
+    "torch", "lightning", "jsonargparse", "numpy", "tokenizers", "sentencepiece", "sacrebleu", "datasets",
     "wandb",
-)
+)  # fmt: skip
 TF32_VARIABLES = ("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "NVIDIA_TF32_OVERRIDE")  # they overrule the recipe
 
 
@@ -60,9 +53,8 @@ def hardware(devices: int, nodes: int, device: torch.device) -> dict[str, Any]:
 
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
-    named = (
-        re.search(r"^model name\s*:(.+)", info.read_text(encoding="utf-8"), re.M) if info.exists() else None
-    )
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    named = re.search(r"^model name\s*:(.+)", text, re.M)
     return " ".join(named[1].split()) if named else platform.processor() or platform.machine()
 
 

@@ -94,10 +94,9 @@ def run(
                 digest = test(current)
             result = record(current, command, digest, published, keep)
             if current.trainer.is_global_zero:
+                saver = current.saver
                 with contextlib.suppress(ReproError):  # the run is recorded
-                    for path in checkpoints(current.saver.folder)[
-                        : -current.saver.plan.keep
-                    ]:  # only averaged
+                    for path in checkpoints(saver.folder)[: -saver.plan.keep]:  # only averaged
                         lighten(path)
             leave(current)
             return result

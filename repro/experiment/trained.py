@@ -56,14 +56,14 @@ class Trained:
     max_length: int
     seq_len: int = 0
 
-    def require_encoder(self, verb: str) -> None:
+    def require_encoder(self) -> None:
         """Refuses a model that cannot translate.
 
         Raises:
             UserError: the network has no encoder.
         """
         if not isinstance(self.task.module, EncoderDecoder):
-            raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not {verb}")
+            raise UserError(f"{self.folder} holds a language model: it can `repro generate`, not translate")
 
     @property
     def settings(self) -> CallSettings:

@@ -99,16 +99,12 @@ class Plan:
         """
         placeholders = {job.name: f"<id of job {i}>" for i, job in enumerate(self.jobs, 1)}
         known = placeholders | {name: str(number) for name, number in (ids or {}).items()}
-        return self._render(job, dependency(job, known))
+        flags = ["--accept-changes"] * self.request.accept_changes
+        return render_script(job, self.profile, self.places, dependency(job, known), flags)
 
     def first_scripts(self) -> list[str]:
         """The scripts of the jobs that wait for no other, which Slurm can be asked about before anything is queued."""
-        first = [job for job in self.jobs if not (job.follows or job.waits_for or job.ends)]
-        return [self._render(job, None) for job in first]
-
-    def _render(self, job: PlannedJob, after: str | None) -> str:
-        flags = ["--accept-changes"] * self.request.accept_changes
-        return render_script(job, self.profile, self.places, after, flags)
+        return [self.script(job) for job in self.jobs if not (job.follows or job.waits_for or job.ends)]
 
 
 def make_plan(

@@ -161,8 +161,8 @@ def carry_out(plan: Plan) -> Submission:
         name=folder.name,
         cluster=plan.profile.name,
         command=plan.request.command,
-        commit=facts["commit"] if isinstance(facts["commit"], str) else None,
-        dirty=facts["dirty"] if isinstance(facts["dirty"], bool) else None,
+        commit=facts["commit"],
+        dirty=facts["dirty"],
         jobs=tuple(_job(job) for job in plan.jobs),
         gpus=plan.profile.nodes * plan.profile.gpus_per_node,
     )

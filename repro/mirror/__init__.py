@@ -30,11 +30,7 @@ def start(folder: Path) -> subprocess.Popen[bytes] | None:
     if mode() != "online" or importlib.util.find_spec("wandb") is None:
         return None
     try:
-        with (folder / LOG_FILE).open("ab") as log:
-            process = subprocess.Popen(
-                command(folder), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-                start_new_session=True,
-            )  # fmt: skip
+        process = spawn(folder)
     except OSError as error:
         print(f"W&B: no mirror of this run: {error}", file=sys.stderr, flush=True)
         return None
@@ -47,6 +43,15 @@ def wait(process: "subprocess.Popen[bytes] | None", limit_s: float = FINISH_S) -
     if process is not None and os.environ.get("SLURM_JOB_ID"):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(limit_s)
+
+
+def spawn(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
+    """Starts a mirror in a session of its own; what it prints goes to its log."""
+    with (folder / LOG_FILE).open("ab") as log:
+        return subprocess.Popen(
+            command(folder, *options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
+            start_new_session=True,
+        )  # fmt: skip
 
 
 def command(folder: Path, *options: str) -> list[str]:

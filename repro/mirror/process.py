@@ -1,7 +1,6 @@
 """The process that mirrors one run: follows its events until it ends, or sends the present ones."""
 
 import argparse
-import contextlib
 import fcntl
 import json
 import os
@@ -10,7 +9,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from repro.errors import EXIT_FAILED, EXIT_OK
@@ -37,9 +35,9 @@ def main() -> None:
     if not args.once:
         signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
         threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
-    with _alone(args.folder, wait=not args.once) as free:
-        if not free:
-            sys.exit(BUSY)
+    with (args.folder / ".mirror.lock").open("w") as file:
+        if not lock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if args.once else 0)):
+            sys.exit(BUSY)  # another process mirrors the run
         done = send(args.folder, running=args.running) if args.once else follow(args.folder)
     sys.exit(EXIT_OK if done else EXIT_FAILED)
 
@@ -50,13 +48,6 @@ def _end_after(parent: int) -> None:
         time.sleep(1)
     time.sleep(FINISH_S + client.CONFIRM_S)
     os.killpg(0, signal.SIGKILL)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path, wait: bool) -> Iterator[bool]:
-    """Locks the mirroring of a run in a block; yields whether no other process mirrors it."""
-    with (folder / ".mirror.lock").open("w") as file:
-        yield lock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
 
 def follow(folder: Path) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.events import ENDS, EVENTS_FILE, is_fresh, read, status
-from repro.mirror import LOG_FILE, command, environment, note_of
+from repro.mirror import LOG_FILE, note_of, spawn
 from repro.mirror.client import rows_of
 from repro.mirror.process import BUSY
 
@@ -85,21 +85,17 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
     return Synced(run, "complete", unsent, n_rows)
 
 
-def _call(folder: Path, limit_s: float, *options: str) -> int | None:
-    """Runs a mirror and its service within a limit; returns its exit code, None where the time was up."""
-    with (folder / LOG_FILE).open("ab") as log:
-        child = subprocess.Popen(
-            command(folder, "--once", *options), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(),
-            start_new_session=True,
-        )  # fmt: skip
-        try:
-            return child.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            return -1
-        finally:
-            with contextlib.suppress(OSError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+def _call(folder: Path, limit_s: float, *options: str) -> int:
+    """Runs a mirror and its service within a limit; returns its exit code, -1 where the time was up."""
+    child = spawn(folder, "--once", *options)
+    try:
+        return child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        return -1
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def watch(

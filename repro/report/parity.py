@@ -14,16 +14,8 @@ PICTURE = "parity.svg"
 TITLE = "The same function, the same training"
 CAPTION = "Losses of training by published codes and by ours, a run of each paper"
 HEADER = (
-    "Paper",
-    "Code",
-    "Files",
-    "Outputs",
-    "Gradients",
-    "Training runs",
-    "Updates",
-    "Losses",
-    "Final weights",
-)
+    "Paper", "Code", "Files", "Outputs", "Gradients", "Training runs", "Updates", "Losses", "Final weights",
+)  # fmt: skip
 LETTERS = 36  # of a line of a panel's title
 _EXACT = frozenset(range(2, len(HEADER)))
 

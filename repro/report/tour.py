@@ -112,7 +112,7 @@ class StageResult:
         """The outcome of the test over seeds; empty where the paper has none."""
         if self.tested is None:
             return ""
-        verdict, test = outcome(self.tested, short=True), self.tested.test
+        verdict, test = outcome(self.tested), self.tested.test
         return f"test over seeds: {verdict} ({at_scale(test.scale)}): {test.says}"
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from repro.data import prepare as actions
 from repro.data import registry
-from repro.data.data_set import DataSet, Hub, Options, learned_variant
+from repro.data.data_set import DataSet, Hub, Options
 from repro.data.prepare import ensure_generated, list_sources, open_store, prepare, verify
 from repro.data.registry import DATA_SETS
 from repro.data.sets.text.text_sets import TextSet, WholeText
@@ -365,7 +365,7 @@ def test_the_command_of_a_store_makes_that_store(name: str) -> None:
     one = DATA_SETS[name]
     made = [one.default_variant]
     made += [level for level in one.levels if level != "bpe"]
-    made += [learned_variant(300)] if "bpe" in one.levels else []
+    made += ["bpe300"] if "bpe" in one.levels else []
     made += [f"{one.default_variant}-n20"] if one.sizable else []
     for variant in made:
         options = one.options_of(variant)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from repro.data import store as store_module
-from repro.data.data_set import Options, given_variant, learned_variant, subword_options
+from repro.data.data_set import Options, given_variant, subword_options
 from repro.data.prepare import open_store, prepare
 from repro.data.registry import DATA_SETS
 from repro.data.store import MANIFEST, Manifest, StoreWriter, make_store, variants, verify
@@ -204,10 +204,8 @@ def test_unknown_names_are_named(numbers_store: Path) -> None:
 
 
 def test_names_of_variants_and_their_commands() -> None:
-    for vocab_size, size in ((8000, None), (512, 17_200)):
-        options = Options(vocab_size=vocab_size, size=size)
-        assert subword_options(learned_variant(vocab_size, size)) == options
-    assert learned_variant(512, 17_200) == "bpe512-n17200"
+    assert subword_options("bpe8000") == Options(vocab_size=8000)
+    assert subword_options("bpe512-n17200") == Options(vocab_size=512, size=17_200)
     assert given_variant("sentencepiece", 16_000, "1a2b3c4d5e") == "sp16000-1a2b3c4d"
     assert subword_options("sp16000-1a2b3c4d") == Options(tokenizer=Path("FILE"))
     assert subword_options("words") is None

@@ -165,10 +165,7 @@ def source_batch(rows: Sequence[Sequence[int]], pad_id: int, eos_id: int) -> Sou
 
 
 def pair_batch(
-    sources: Sequence[Array],
-    targets: Sequence[Array],
-    index: Int64s,
-    step_targets: int,
+    sources: Sequence[Array], targets: Sequence[Array], index: Int64s, step_targets: int
 ) -> PairBatch:
     """Ids without specials, to a padded batch.
 

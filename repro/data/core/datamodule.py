@@ -114,11 +114,6 @@ class DataModule(LightningDataModule, ABC):
         trainer = self.trainer
         return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
 
-    def training_loader(self) -> PlannedLoader[Any, Any]:
-        """Training batches of this rank, from the beginning."""
-        build = self.builder(self.train_split)
-        return PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
-
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:
         """This rank's batches of an evaluation."""
         build = self.builder(self.split(evaluation.kind))
@@ -142,8 +137,9 @@ class DataModule(LightningDataModule, ABC):
         self._validation, self._tests = validation, tests
 
     def train_dataloader(self) -> PlannedLoader[Any, Any]:
-        """Training batches, from the saved position or the beginning of the trainer's epoch."""
-        loader = self.training_loader()
+        """Training batches of this rank, from the saved position or the beginning of the trainer's epoch."""
+        build = self.builder(self.train_split)
+        loader = PlannedLoader(self.plan_epoch, build, self.share.micro_batches, self.num_workers)
         if self._saved is not None:
             loader.load_state_dict(self._saved)
             self._saved = None

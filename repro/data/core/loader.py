@@ -119,9 +119,6 @@ class PlannedLoader(Generic[Item, Batch]):
         return self._length
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._pass()
-
-    def _pass(self) -> Iterator[Batch]:
         if self.batch >= self._length:
             self.set_epoch(self.epoch + 1)
         for batch in _built(self.items(), self._build, self.batch, self._num_workers):

@@ -6,7 +6,7 @@ left over is dropped.
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
@@ -43,25 +43,6 @@ def steps_per_epoch(n_targets: int, batch_tokens: int) -> int:
             f"batch_tokens {batch_tokens} is more than the {max(0, n_targets)} targets of the training split"
         )
     return n_targets // batch_tokens
-
-
-class Order(Protocol):
-    """The batches of an epoch or of an evaluation, each with the rows of all ranks."""
-
-    @property
-    def rows(self) -> int:
-        """Rows of a batch."""
-
-    @property
-    def steps(self) -> int:
-        """Number of batches."""
-
-    @property
-    def n_targets(self) -> int:
-        """Targets that count, or that may be drawn, over all batches."""
-
-    def segment(self, step: int) -> Segment:
-        """The batch of a step."""
 
 
 @dataclass(frozen=True)
@@ -359,6 +340,11 @@ class DocumentRows:
         blocks = rows * self.steps + step
         targets = rows_from(starts[blocks], self.seq_len)
         return Segment(targets, rows, reset_memory=step == 0, lengths=lengths[blocks], begins=first[blocks])
+
+
+# The batches of an epoch or of an evaluation, each with the rows of all ranks: `rows` of a batch, the number of batches
+# (`steps`), the targets that count, or that may be drawn, over all of them (`n_targets`), and the batch of a step.
+Order = InStreams | InBlocks | InRandomWindows | Windows | DocumentRows
 
 
 def evaluation_of_rank(order: Order, rank: int, world: int) -> Lazy[Segment]:

@@ -97,12 +97,9 @@ def measure_all(
             yield None
             continue
         if key not in own:
-            facts_of_row = {
-                "experiment": recipe.experiment,
-                "scale": recipe.scale,
-                "torch": torch.__version__,
-            }
-            own[key] = {"device": name, "shape": shape, "variant": variant.name, **facts_of_row}
+            place = {"device": name, "shape": shape, "variant": variant.name}
+            origin = {"experiment": recipe.experiment, "scale": recipe.scale, "torch": torch.__version__}
+            own[key] = place | origin
             rows.append(own[key])
         _write(rows)
         own[key] |= measured(count(recipe), variant, device)

@@ -84,13 +84,11 @@ def recipes(costs: Iterable[Cost]) -> str:
 def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
     largest, own = max(group, key=lambda one: one.step.peak), group[0].own_gpu
     state = max(one.step.parameters + one.step.gradients + one.step.optimizer for one in group)
-    recipe_hours = (
-        "-" if own is None else f"{_range(number, [one.gpu_hours(own) for one in group])} ({own.name})"
-    )
+    hours = f"{_range(number, [one.gpu_hours(own) for one in group])} ({own.name})" if own else "-"
     return [
         name.partition("/")[2], str(len(group)), _range(lambda n: f"{n:,.0f}", [one.updates for one in group]),
         _range(flops, [one.flops for one in group]), size(state), size(largest.step.peak), fitting(largest, H100),
-        *(_marked(group, name) for name in VARIANTS), recipe_hours,
+        *(_marked(group, name) for name in VARIANTS), hours,
     ]  # fmt: skip
 
 

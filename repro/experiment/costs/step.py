@@ -27,19 +27,9 @@ MOST_BATCHES = 32  # until memories are full
 SHORT = 16  # tokens
 # Settings of a task that change no cost of training; of the optimiser only its class counts.
 FREE = (
-    "optimizer",
-    "schedule",
-    "protocol",
-    "protocols",
-    "validation",
-    "unit",
-    "beam",
-    "length_penalty",
-    "max_extra",
-    "length_form",
-    "min_length",
-    "max_ratio",
-)
+    "optimizer", "schedule", "protocol", "protocols", "validation", "unit", "beam", "length_penalty", "max_extra",
+    "length_form", "min_length", "max_ratio",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,9 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         "target": ["<begin>", *_words(tokenizer, target)],
     }
     bands = [
-        _band(name, weights[0].float().cpu(), labels)
+        _band(match, weights[0].float().cpu(), labels)
         for name, weights in captured.items()
-        if _LAYER.match(name)
+        if (match := _LAYER.match(name))
     ]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
@@ -78,11 +78,9 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
 
 
-def _band(name: str, weights: Tensor, labels: dict[str, list[str]]) -> Band:
+def _band(name: re.Match[str], weights: Tensor, labels: dict[str, list[str]]) -> Band:
     """The heads of one layer, ``(H, T, S)``, side by side."""
-    match = _LAYER.match(name)
-    assert match is not None
-    side, layer, part = match.groups()
+    side, layer, part = name.groups()
     rows = labels["source" if side == "encoder" else "target"]
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
     maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]

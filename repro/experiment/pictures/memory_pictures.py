@@ -111,16 +111,16 @@ def profiles(captures: Mapping[int, MemoryCapture]) -> dict[str, list[float]]:
     few = numbers if len(numbers) <= LAYERS else [
         numbers[round(i * (len(numbers) - 1) / (LAYERS - 1))] for i in range(LAYERS)
     ]  # fmt: skip
-    measured: dict[str, Tensor | None] = {}
+    measured: dict[str, Tensor] = {}
     for number in few:
         capture = captures[number]
         measured[f"density of attention/layer {number}"] = capture.density(PARTS).mean((0, 1))
         measured[f"number of the token/layer {number}"] = _at_parts(capture)
-        measured[f"share of attention by bin/layer {number}"] = (
-            None if capture.mass is None else capture.mass / capture.mass.sum()
-        )
-        measured[f"draws by bin/layer {number}"] = capture.draws
-    lists = {name: _rounded(values) for name, values in measured.items() if values is not None}
+        if capture.mass is not None:
+            measured[f"share of attention by bin/layer {number}"] = capture.mass / capture.mass.sum()
+        if capture.draws is not None:
+            measured[f"draws by bin/layer {number}"] = capture.draws
+    lists = {name: _rounded(values) for name, values in measured.items()}
     return {name: values for name, values in lists.items() if all(map(math.isfinite, values))}
 
 

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from repro.errors import UserError
 from repro.files import writing
@@ -25,7 +26,7 @@ SNAPSHOTS = "snapshots"  # folder beside those of the submissions
 LARGEST_FILE = 10_000_000  # bytes; a larger one is no code
 
 
-def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
+def read_sources() -> tuple[dict[str, bytes], dict[str, Any]]:
     """Reads the content of a snapshot into memory.
 
     Returns:
@@ -49,7 +50,7 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, object]]:
     roots = (PROJECT.resolve(), configs_dir().resolve(), *([project().resolve()] if plugins else []))
     files = {name: _read(name, path, roots) for name, path in paths.items()}
     commit, dirty = state(PROJECT)
-    facts: dict[str, object] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
+    facts: dict[str, Any] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
     if wheel := release(PROJECT):
         facts["release"] = wheel
     for name, data in files.items():

@@ -105,10 +105,7 @@ def hours(limit: str) -> float:
     if match is None:
         raise UserError(f'time: {limit!r} is not a time limit; write it like "24:00:00"')
     parts = [int(p) for p in match.group("first", "second", "third") if p is not None]
-    if match["days"] is not None:
-        h, m, s = (*parts, 0, 0)[:3]
-        return 24 * int(match["days"]) + h + m / 60 + s / 3600
-    if len(parts) == 3:
-        return parts[0] + parts[1] / 60 + parts[2] / 3600
-    minutes, seconds = (*parts, 0)[:2]
-    return minutes / 60 + seconds / 3600
+    if match["days"] is None and len(parts) < 3:
+        parts.insert(0, 0)  # without days the first of one or two numbers is minutes
+    h, m, s = (*parts, 0, 0)[:3]
+    return 24 * int(match["days"] or 0) + h + m / 60 + s / 3600

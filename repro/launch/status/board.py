@@ -29,13 +29,11 @@ def table(rows: Sequence[RunState]) -> list[str]:
 
 
 def _cells(row: RunState) -> list[str]:
-    step = (
-        "" if row.step is None else f"{row.step}" if row.max_steps is None else f"{row.step}/{row.max_steps}"
-    )
+    total = "" if row.max_steps is None else f"/{row.max_steps}"
     cells = [
         row.run,
         row.label,
-        step,
+        "" if row.step is None else f"{row.step}{total}",
         _left(row),
         "" if row.silent_s is None else f"{duration(row.silent_s)} ago",
         "" if row.loss is None else f"{row.loss:.4g}",
@@ -119,9 +117,8 @@ def watch(
             lines = ["", head, *survey.notes, "", *page(survey)]
             if _is_terminal(out):
                 width, height = shutil.get_terminal_size()
-                lines = [
-                    line[:width] for line in (lines if is_over else lines[: height - 1])
-                ]  # more would scroll
+                shown = lines if is_over else lines[: height - 1]  # more would scroll
+                lines = [line[:width] for line in shown]
                 out.write(_REDRAW)
             print("\n".join(lines), file=out, flush=True)
             if is_over:

@@ -147,10 +147,7 @@ def require_log_to_come(entry: RunEntry) -> None:
 
 
 def follow(
-    entry: RunEntry,
-    write: Writer,
-    lines: int | None = None,
-    pause: Callable[[float], None] = time.sleep,
+    entry: RunEntry, write: Writer, lines: int | None = None, pause: Callable[[float], None] = time.sleep
 ) -> None:
     """Writes a task's log as it grows, until the task is known to have left the queue, or Ctrl-C.
 

@@ -59,10 +59,7 @@ def latex(document: Document) -> str:
 
 
 def page(
-    document: Document,
-    links: Sequence[tuple[str, str]] = (),
-    plots: str = "../plots",
-    pages: str = "",
+    document: Document, links: Sequence[tuple[str, str]] = (), plots: str = "../plots", pages: str = ""
 ) -> str:
     """Renders an HTML page; its title is the document's first heading.
 

@@ -21,14 +21,9 @@ COMMANDS = """\
 pip install -r requirements.lock && pip install --no-deps -e . && repro run attention-is-all-you-need/base --scale cpu
 repro list attention-is-all-you-need"""
 HEADER = (
-    "Paper",
-    "Same function",
-    "Same training",
-    "Same size",
-    "Fair tests, mostly reduced scale",
-    "Numbers, paper's scale",
-    "GPU hours left",
-)
+    "Paper", "Same function", "Same training", "Same size", "Fair tests, mostly reduced scale",
+    "Numbers, paper's scale", "GPU hours left",
+)  # fmt: skip
 
 
 def summary(found: Evidence) -> Document:

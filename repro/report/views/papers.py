@@ -143,11 +143,8 @@ def _reduced(evidence: Evidence, paper: Paper) -> Document:
         )  # fmt: skip
     header = ("Experiment", "Scale", "Metric", "Mean ± 95 %", "n", "Unit", "Notes")
     grid = Grid(header, tuple(rows.values()), frozenset({3, 4}))
-    return (
-        [Heading(2, "Numbers at reduced scales"), Paragraph(PARAGRAPHS["reduced scales"]), grid]
-        if rows
-        else []
-    )
+    title = Heading(2, "Numbers at reduced scales")
+    return [title, Paragraph(PARAGRAPHS["reduced scales"]), grid] if rows else []
 
 
 def _figures(plots: Sequence[Plot]) -> Document:

@@ -72,7 +72,7 @@ def _paper_listing(evidence: Evidence, tested: Sequence[Tested]) -> Document:
 
 def _test_line(one: Tested) -> str:
     attempt = f"attempt {one.test.attempt} of {one.attempts}"
-    return f"{outcome(one, short=True)} ({at_scale(one.test.scale)}, {attempt}): {one.test.says}"
+    return f"{outcome(one)} ({at_scale(one.test.scale)}, {attempt}): {one.test.says}"
 
 
 def list_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:

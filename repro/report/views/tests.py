@@ -48,7 +48,7 @@ def grid_of_tests(tested: Iterable[Tested]) -> Grid:
     rows = []
     for one in tested:
         attempt, effects = f"{one.test.attempt} of {one.attempts}", map(effect_words, one.effects)
-        cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one, short=True))
+        cells = (link_to(one, one.test.says), attempt, at_scale(one.test.scale), outcome(one))
         rows.append((*cells, "; ".join(effects) or text.NOTHING))
     return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row ahead of the next by (95 %)"), tuple(rows))
 
@@ -108,7 +108,7 @@ def _body(found: Evidence, one: Tested) -> Document:
     test, table = one.test, one.paper.tables[one.claim.table]
     says = f"The paper: {one.claim.says} ({table.number}, {one.column.name})"
     document: Document = [
-        Grid(("Outcome", "Scale"), ((outcome(one, short=True), at_scale(test.scale)),)),
+        Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),)),
         Paragraph(says),
     ]
     document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
@@ -139,11 +139,9 @@ def _path(one: Tested) -> Grid:
     rows = [(s.label, *map(text.number, s.path)) for s in one.results]
     for a, b in pairwise(one.results) if one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
-        gaps = (
-            f"{percent(100 * one.sign * (x - y) / abs(y))} %" if x is not None and y else text.NOTHING
-            for x, y in pairs
-        )
-        rows.append((f"{a.row} ahead of {b.row} by", *gaps))
+        gaps = (100 * one.sign * (x - y) / abs(y) if x is not None and y else None for x, y in pairs)
+        words = (text.NOTHING if gap is None else f"{percent(gap)} %" for gap in gaps)
+        rows.append((f"{a.row} ahead of {b.row} by", *words))
     header = (f"{one.test.settled_curve} after", *(f"{100 * part:g} % of the updates" for part in PARTS))
     return Grid(header, tuple(rows), frozenset(range(1, len(header))))
 
@@ -152,7 +150,7 @@ def _attempts(found: Evidence, one: Tested) -> Grid:
     rows: list[tuple[Cell, ...]] = []
     for other in (t for t in found.tested[one.paper.key] if t.test.claim == one.test.claim):
         link, changed = link_to(other, f"attempt {other.test.attempt}"), other.test.changed or "the first"
-        rows.append((link, at_scale(other.test.scale), outcome(other, short=True), changed))
+        rows.append((link, at_scale(other.test.scale), outcome(other), changed))
     return Grid(("All attempts", "Scale", "Outcome", "Changed"), tuple(rows))
 
 

@@ -24,10 +24,9 @@ def venue(paper: Paper) -> str:
     return about.venue if str(about.year) in about.venue else f"{about.venue}, {about.year}"
 
 
-def outcome(one: Tested, short: bool = False) -> VerdictWord:
-    """A test's verdict; ``short`` names only the conditions of the gate that it fails."""
-    why = f"not {one.failed}" if short and one.failed else one.why
-    verdict = VerdictWord(one.verdict, why)
+def outcome(one: Tested) -> VerdictWord:
+    """A test's verdict; of a gate it names only the conditions that are not met."""
+    verdict = VerdictWord(one.verdict, f"not {one.failed}" if one.failed else one.why)
     return VerdictWord("check of the code", str(verdict)) if one.is_check else verdict
 
 

@@ -23,15 +23,9 @@ FOLDERS = {"train": "train", "val": "valid", "test": "test"}  # of conversations
 SPEAKERS = ("user1", "user2")
 # What a document's section 0 holds, and what it is called in the text; sections 1 to 3 are plain text.
 FACTS = {
-    "movieName": "Movie",
-    "year": "Year",
-    "director": "Director",
-    "genre": "Genre",
-    "cast": "Cast",
-    "rating": "Rating",
-    "critical_response": "Critical response",
-    "introduction": "Introduction",
-}
+    "movieName": "Movie", "year": "Year", "director": "Director", "genre": "Genre", "cast": "Cast",
+    "rating": "Rating", "critical_response": "Critical response", "introduction": "Introduction",
+}  # fmt: skip
 SCENES = ("1", "2", "3")
 _TOPICS = ColumnType("uint16")
 _SPEAKERS = ColumnType("uint8", ragged=True)

@@ -20,7 +20,6 @@ from repro.data.core.batches import (
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import Rows
-from repro.data.data_set import learned_variant
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 
@@ -106,7 +105,7 @@ class TranslationData(TokenStoreDataModule, DataModule):
     ) -> None:
         super().__init__(seed, num_workers)
         self.store_name, _, variant = store.partition("/")
-        self.variant = variant or learned_variant(vocab_size)
+        self.variant = variant or f"bpe{vocab_size}"
         self.vocab_size = vocab_size
         self.batches = batch_tokens if isinstance(batch_tokens, list) else [batch_tokens]
         if len(set(self.batches)) != 1:
