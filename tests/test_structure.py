@@ -15,18 +15,18 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1949,
-    "data": 5370,
-    "evidence": 2400,
-    "experiment": 2652,
+    "data": 5369,
+    "evidence": 2408,
+    "experiment": 2658,
     "launch": 2196,
     "mirror": 411,
-    "models": 1135,
+    "models": 1131,
     "nn": 4580,
-    "report": 2110,
+    "report": 2135,
     "repro": 1418,
-    "tasks": 3176,
+    "tasks": 3180,
     "training": 870,
-    "verify": 155,
+    "verify": 153,
 }
 
 
