@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1949,
-    "data": 5369,
+    "data": 5370,
     "evidence": 2408,
     "experiment": 2658,
     "launch": 2196,
