@@ -91,7 +91,13 @@ def test_level_and_sweep_are_named(house):
 
 def test_simple_methods_on_the_data_of_the_records_are_listed(house):
     fair(house)
-    level = {"data_sha256": "a" * 64, "measured": "test/bleu", "better": "higher", "method": "copying", "value": 5.0}
+    level = {
+        "data_sha256": "a" * 64,
+        "measured": "test/bleu",
+        "better": "higher",
+        "method": "copying",
+        "value": 5.0,
+    }
     better, other = level | {"method": "5-gram", "value": 40.0}, level | {"measured": "test/ppl"}
     (house.results / "competence.json").write_text(json.dumps([level, better, other]))
     assert "- Simple methods: 5-gram 40.00; copying 5.000" in page()
