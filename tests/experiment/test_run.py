@@ -396,11 +396,11 @@ def test_a_choice_by_validation_needs_one(
     [
         (
             {"checkpoints.best": "val/nonsense", "checkpoints.average_last": 1},
-            "checkpoints.best: 'val/nonsense' is not measured; there is: val/loss",
+            "checkpoints.best: 'val/nonsense' is not measured; there is: val/bleu",
         ),
         (
             {"stop": {"metric": "val/pp", "patience": 1}},
-            "stop.metric: 'val/pp' is not measured; there is: val/loss",
+            "stop.metric: 'val/pp' is not measured; there is: val/bleu",
         ),
     ],
 )
