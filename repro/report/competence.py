@@ -9,7 +9,7 @@ FILE = "competence.json"
 
 
 def simple_methods(record: RunRecord, measured: str) -> list[tuple[str, float]]:
-    """Names and scores of the simple methods on a record's data, best first; none for generated data.
+    """Names and scores of the simple methods on a record's data, best first; none where it names no data.
 
     Args:
         record: of a run.

@@ -78,9 +78,9 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
 
 
-def _band(name: re.Match[str], weights: Tensor, labels: dict[str, list[str]]) -> Band:
+def _band(match: re.Match[str], weights: Tensor, labels: dict[str, list[str]]) -> Band:
     """The heads of one layer, ``(H, T, S)``, side by side."""
-    side, layer, part = name.groups()
+    side, layer, part = match.groups()
     rows = labels["source" if side == "encoder" else "target"]
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
     maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]

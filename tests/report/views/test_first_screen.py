@@ -74,6 +74,9 @@ def test_the_hours_of_the_rest_are_those_of_the_recipes(house):
     house.write("big", "{hours: 2, devices: 4, hardware: GPU}", "paper")
     assert line()[5] == "24"
     assert "about 24 GPU hours" in shown(read_evidence())
+    house.write("big", "{hours: 1234, devices: 4, hardware: GPU}", "paper")
+    assert line()[5] == "14,808"
+    assert "about 15,000 GPU hours" in shown(read_evidence()), "an estimate has two digits"
 
 
 def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
