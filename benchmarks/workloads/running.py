@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,10 @@ def first_batches(experiment: str) -> Any:
 
 
 def reading() -> Callable[[], None]:
-    """Batches alone."""
-    loader = first_batches(EXPERIMENT)
+    """Batches alone, epoch after epoch."""
+    batches = chain.from_iterable(repeat(first_batches(EXPERIMENT)))
 
     def turn() -> None:
-        batches = iter(loader)
         for _ in range(BATCHES):
             next(batches)
 

@@ -160,8 +160,7 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
     """The recipe that the arguments name.
 
     Raises:
-        UserError: no such experiment, or a paper, table or row; or no ``paper`` file for a default scale, with those
-            there are.
+        UserError: no such experiment or scale, or a paper, table or row.
     """
     paper = args.experiment.partition(":")[0]
     if paper in {name.split("/")[0] for name in experiments()}:
