@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1949,
     "data": 5370,
     "evidence": 2408,
-    "experiment": 2658,
+    "experiment": 2660,
     "launch": 2196,
     "mirror": 411,
     "models": 1131,
@@ -25,7 +25,7 @@ BUDGETS = {
     "report": 2135,
     "repro": 1418,
     "tasks": 3180,
-    "training": 870,
+    "training": 878,
     "verify": 153,
 }
 

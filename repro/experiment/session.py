@@ -24,6 +24,7 @@ from repro.training.checkpoints import DurableIO
 from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
 from repro.training.finite import Finite
+from repro.training.memory import keep_freed_memory
 from repro.training.observe import Observer
 from repro.training.packing import PackedEvaluation
 from repro.training.progress import Progress
@@ -128,6 +129,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         seed: of everything random.
         request: asks the run to stop.
     """
+    keep_freed_memory()
     pl.seed_everything(seed, workers=True, verbose=False)
     parts = build(recipe)
     torch.set_float32_matmul_precision(parts.matmul_precision)
