@@ -179,8 +179,12 @@ def _transcription(config: Config) -> None:
 
 
 def _scaling(config: Config) -> None:
+    """Short lengths in place of long ones; others stay, since they are in the names of what is measured."""
     _resize(config, SIZES | {"width": 8})
-    config["model"]["init_args"] |= {"shortest": 4, "longest": 16, "tokens": 16, "repeats": 1}
+    settings = config["model"]["init_args"]
+    if settings.get("longest", 65536) > 4096:
+        settings |= {"shortest": 4, "longest": 16}
+    settings |= {"tokens": settings["longest"], "repeats": 1}
 
 
 def _slowdown(config: Config) -> None:

@@ -81,7 +81,7 @@ def shape_of(recipe: Recipe) -> str:
     flat = {k: v for k, v in flatten(recipe.sections).items() if not IDLE.fullmatch(k) or isinstance(v, bool)}
     return json.dumps(
         [
-            f"{k}={v}" if k.endswith(("class_path", "order", ".lengths")) else k
+            f"{k}={v}" if k.endswith(("class_path", "order", ".lengths", "model.init_args.shortest")) else k
             for k, v in sorted(flat.items())
         ]
     )

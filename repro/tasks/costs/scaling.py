@@ -1,4 +1,4 @@
-"""Cost of attention by sequence length: time and memory of a forward and a backward pass."""
+"""Cost of attention or of layers by sequence length: time and memory of a forward and a backward pass."""
 
 import statistics
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data
+from repro.models.body import Body
 from repro.nn.mixer import Layout, SequenceMixer
 from repro.record import Measurement
 from repro.tasks.costs.measuring import Measuring, measurement, slope
@@ -40,8 +41,8 @@ class VectorData(Data, Protocol):
     input_size: int
 
 
-class Scaling(Measuring[SequenceMixer]):
-    """Measures a mixer, by itself and causal, at growing lengths and a fixed number of tokens; trains next to nothing.
+class Scaling(Measuring[SequenceMixer | Body]):
+    """Measures a causal mixer or body at growing lengths and a fixed number of tokens; trains next to nothing.
 
     Lengths are powers of two from ``shortest`` on, in as many sequences as fit ``tokens``, until the next one would be
     expected to take more than ``memory``: at a fixed number of tokens a peak at most doubles with the length. Growth is
@@ -49,7 +50,7 @@ class Scaling(Measuring[SequenceMixer]):
     linear.
 
     Args:
-        net: a mixer; its ``d_model`` is that of the data.
+        net: a mixer or a body; its ``d_model`` is that of the data.
         optimizer: maker of the optimiser.
         schedule: maker of the schedule.
         shortest: first length.
@@ -61,7 +62,8 @@ class Scaling(Measuring[SequenceMixer]):
     Raises:
         ValueError: lengths that do not fit.
 
-    Source: Katharopoulos et al. 2020, section 4.1.2, figure 1: lengths 2^9 to 2^16 on a GPU with 11 GB.
+    Source: Katharopoulos et al. 2020, section 4.1.2, figure 1: lengths 2^9 to 2^16 on a GPU with 11 GB. Press et al.
+    2021, table 1: training speed of a language model by the length of its inputs.
     """
 
     def __init__(
@@ -90,8 +92,8 @@ class Scaling(Measuring[SequenceMixer]):
         self.points: list[Point] = []
 
     def output(self, x: Tensor) -> Tensor:
-        """The mixer's outputs for random vectors."""
-        return self.net(x, None, Layout(True)).y
+        """The outputs of the mixer or body for random vectors."""
+        return self.net(x) if isinstance(self.net, Body) else self.net(x, None, Layout(True)).y
 
     def measure(self) -> None:
         self.points = []

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import FullAttention, Layout, LinearAttention, MixerOutput
+from repro.models import Body
+from repro.nn import Blocks, FeedForward, FullAttention, Layout, LinearAttention, MixerOutput, NoPositions
 from repro.tasks import Constant, Scaling
 from repro.tasks.costs.measuring import slope
 from tests.tasks.measured import measured
@@ -57,6 +58,13 @@ def test_every_length_has_as_many_tokens_and_is_a_point_of_a_sweep() -> None:
         assert point.value > 0
     # x times the weight, its sine, and on the way back the gradients of both and of the weight
     assert result["cost/bytes_per_token_64"].value == result["cost/bytes_per_token_128"].value > 3 * 4 * WIDTH
+
+
+def test_a_body_is_measured_as_a_mixer_is() -> None:
+    blocks = Blocks([partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=8))
+    task, result = scaling(Body(WIDTH, 1, blocks, NoPositions), shortest=4, longest=16, tokens=16, repeats=1)
+    assert [(p.length, p.batch) for p in task.points] == [(4, 4), (8, 2), (16, 1)]
+    assert result["cost/microseconds_per_token_16"].value > 0
 
 
 def test_it_ends_before_memory_does() -> None:
