@@ -157,3 +157,9 @@ def test_a_tokeniser_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ValueError, match=r"sacrebleu\[ko\]"):
         require_tokeniser("ko-KR")
     require_tokeniser("zh")
+
+
+def test_tokenised_text_is_scored_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["ein Hund rennt ."] * 200
+    assert bleu(lines, lines)[0] == pytest.approx(100.0)
+    assert caplog.records == []
