@@ -24,7 +24,7 @@ BUDGETS = {
     "nn": 4580,
     "report": 2135,
     "repro": 1418,
-    "tasks": 3181,
+    "tasks": 3185,
     "training": 878,
     "verify": 153,
 }

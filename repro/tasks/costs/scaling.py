@@ -2,6 +2,7 @@
 
 import statistics
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, cast
 
 import torch
@@ -56,7 +57,7 @@ class Scaling(Measuring[SequenceMixer | Body]):
         shortest: first length.
         longest: last length, at most.
         tokens: of a pass, a multiple of ``longest``.
-        repeats: passes whose median counts.
+        repeats: passes at each length whose median counts.
         memory: bytes that a pass may hold.
 
     Raises:
@@ -96,26 +97,29 @@ class Scaling(Measuring[SequenceMixer | Body]):
         return self.net(x) if isinstance(self.net, Body) else self.net(x, None, Layout(True)).y
 
     def measure(self) -> None:
-        self.points = []
-        for length in self.lengths:
-            if self.points and 2 * self.points[-1].peak > self.memory:
-                break
-            self.points.append(self._measure(length))
-
-    def _measure(self, length: int) -> Point:
-        batch = self.tokens // length
+        """Measures memory, then time with the lengths in turns, so that a drift of the machine reaches all alike."""
         width = cast(VectorData, self.data).input_size
-        x = torch.randn(batch, length, width, device=self.device).requires_grad_()
+        x = torch.randn(self.tokens, width, device=self.device).requires_grad_()
         grad = torch.randn_like(x)
         parameters = [p for p in self.parameters() if p.requires_grad]
 
-        def run() -> float:
+        def run(length: int) -> float:
             began = self.now()
-            torch.autograd.grad(self.output(x), [x, *parameters], grad)
+            y = self.output(x.view(-1, length, width))
+            torch.autograd.grad(y, [x, *parameters], grad.view(-1, length, width))
             return self.now() - began
 
-        peak = peak_bytes(run, self.device)  # warms up
-        return Point(length, batch, statistics.median(run() for _ in range(self.repeats)), peak)
+        peaks: dict[int, int] = {}
+        for length in self.lengths:
+            if peaks and 2 * peaks[length // 2] > self.memory:
+                break
+            peaks[length] = peak_bytes(partial(run, length), self.device)  # warms up
+        turns = [[run(length) for length in peaks] for _ in range(self.repeats)]
+        medians = map(statistics.median, zip(*turns, strict=True))
+        self.points = [
+            Point(length, self.tokens // length, seconds, peak)
+            for (length, peak), seconds in zip(peaks.items(), medians, strict=True)
+        ]
 
     # --- the record ---------------------------------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ def test_every_length_has_as_many_tokens_and_is_a_point_of_a_sweep() -> None:
     task, result = scaling(net := Held(False), shortest=16, longest=128, tokens=256, repeats=2)
     assert [(p.length, p.batch) for p in task.points] == [(16, 16), (32, 8), (64, 4), (128, 2)]
     passes = [shape for shape in net.seen if shape[0] * shape[1] == 256]
-    assert passes == [(256 // n, n, WIDTH) for n in (16, 32, 64, 128) for _ in range(3)]  # one for the peak
+    turn = [(256 // n, n, WIDTH) for n in (16, 32, 64, 128)]
+    assert passes == 3 * turn  # the first for the peak
     for length in (16, 32, 64, 128):
         point = result[f"cost/microseconds_per_token_{length}"]
         assert (point.protocol["sweep"], point.protocol["of"]) == ("length", "cost/microseconds_per_token")
