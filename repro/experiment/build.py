@@ -156,6 +156,12 @@ def check_together(task: AnyTask, data: DataModule) -> None:
     require_tokeniser(getattr(data, "target_language", ""))
     if isinstance(data, ExampleData):
         check_examples(task.module, data)
+    pair, longest = getattr(data, "max_length", 0), longest_window(task.module)
+    if longest is not None and pair > longest:
+        raise ValueError(
+            f"pairs have up to {pair} tokens, the network learns {longest} positions only; set data.max_length "
+            f"to at most {longest}"
+        )
     known, stored = task.vocabulary_size, data.vocab_size
     if known is not None and stored is not None and known != stored:
         # of examples it follows from other settings

@@ -66,11 +66,19 @@ class Body(nn.Module):
 
         Returns:
             ``(B, T, d_out)``, or ``(B, last, d_out)``; ``d_out`` is D but where streams are set side by side.
+
+        Raises:
+            ValueError: a mixer has an auxiliary loss, which no task with a body takes.
         """
         positions = torch.arange(x.shape[1], device=x.device)
         layout = Layout(causal=self.causal, lengths=lengths, positions=positions, settings=settings)
         x = self.dropout(self.norm(self.positions(x, positions)))
-        return self.stack(x, None, layout, last).y
+        mixed = self.stack(x, None, layout, last)
+        if mixed.aux is not None:
+            raise ValueError(
+                "a body has no place for the auxiliary loss of a mixer; set the weight of that loss to 0"
+            )
+        return mixed.y
 
 
 class Gpt2(Body):

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.body import Body
+from repro.nn.bidirectional import BidirectionalLSTM
+from repro.nn.layers.sublayer import WeightedShortcut
 from repro.nn.recurrent import NormedLSTM
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.nn.vocabularies.embeddings import InputLayer
@@ -48,7 +50,7 @@ class Classifier(nn.Module):
         output_dropout: float = 0.1,
     ) -> None:
         super().__init__()
-        self.input = input(body.d_model)
+        self.input = input(body.positions.token_width)
         self.body = body
         self.head = PerceptronHead(body.d_out, per_token * n_classes, output_layers or [], output_dropout)
         self.n_classes = n_classes
@@ -71,14 +73,21 @@ class Classifier(nn.Module):
 
 
 def groups(net: Classifier) -> dict[str, list[nn.Module]]:
-    """The modules of a classifier by purpose; every parameter of a body without recurrence is in one."""
+    """The modules of a classifier by purpose; every parameter of a body without recurrence is in one.
+
+    Weights of shortcuts are with the norms.
+    """
     layers = net.body.stack.each()
-    mixers = [layer["mix"].body for layer in layers if not isinstance(layer["mix"].body, NormedLSTM)]
+    mixers = [
+        layer["mix"].body
+        for layer in layers
+        if not isinstance(layer["mix"].body, NormedLSTM | BidirectionalLSTM)
+    ]
     parts: dict[str, list[nn.Module]] = {
         "input": [net.input],
         "output": [net.head],
-        "positions": [net.body.positions],
-        "norms": [module for module in net.body.modules() if isinstance(module, nn.LayerNorm)],
+        "positions": [net.body.positions, *(layer["positions"] for layer in layers if "positions" in layer)],
+        "norms": [m for m in net.body.modules() if isinstance(m, nn.LayerNorm | WeightedShortcut)],
         "attention": mixers,
         "last_attention": mixers[-1:],
         "feed_forward": [layer["feed_forward"].body for layer in layers if "feed_forward" in layer],

@@ -4,8 +4,9 @@ The searches themselves (:func:`greedy`, :func:`sample`, :func:`beam_search`) st
 neither kind of model; see :mod:`repro.models.decodable`.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from repro.models.decodable import Decodable, Decoded, Search, evaluating
 from repro.models.sampling import greedy, sample
 from repro.models.search import LengthForm, beam_search
 from repro.nn.mixer import MixerOutput, State
+from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings
 
 __all__ = [
@@ -119,12 +121,12 @@ def translate(
         beam: hypotheses that live at a time, at least 1.
         alpha: strength of the length penalty, at least 0.
         max_extra: a target has at most ``max_ratio`` times the tokens of its source and these, rounded down,
-            the end symbols counted; but one token in any case.
+            the end symbols counted; but one token in any case, and no more than learned positions.
         max_ratio: at least 0.
         length_form, min_length, n_best: as for :func:`beam_search`.
 
     Raises:
-        ValueError: a source is empty, or an argument is out of range.
+        ValueError: a source is empty or has more tokens than learned positions, or an argument is out of range.
         FloatingPointError: the model's outputs are not numbers.
 
     Source: Vaswani et al. 2017, section 6.1; ``max_len_a`` of fairseq is ``max_ratio`` here, and ``max_len_b``,
@@ -138,7 +140,10 @@ def translate(
     sizes = [source.shape[1]] * source.shape[0] if lengths is None else lengths.tolist()
     if min(sizes) < 1:
         raise ValueError(f"source {sizes.index(min(sizes))} has length {min(sizes)}; leave empty sources out")
-    limits = [max(int(size * max_ratio + max_extra), 1) for size in sizes]
+    window = longest_window(cast(nn.Module, model))
+    if window is not None and max(sizes) > window:
+        raise ValueError(f"a source has {max(sizes)} tokens, the network learns {window} positions only")
+    limits = [min(max(int(size * max_ratio + max_extra), 1), window or sys.maxsize) for size in sizes]
     with evaluating(model):
         state = model.start(source, lengths, capacity=max(limits))
         first, max_new = source.new_full((source.shape[0],), bos), source.new_tensor(limits)

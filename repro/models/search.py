@@ -71,7 +71,7 @@ def beam_search(
         score higher, and its longest ones must have the end symbol. The score at each rank is never lower here,
         and where it is equal, so is the sequence, but for ties.
     """
-    _check(beam, alpha, min_length, n_best)
+    check_search(beam, alpha, min_length, n_best)
     limits, longest = row_limits(max_new, first)
     never = first.new_tensor(list(forbidden))
     early = never if eos is None else first.new_tensor([*forbidden, eos])
@@ -111,7 +111,12 @@ def length_penalty(lengths: Tensor, alpha: float, form: LengthForm) -> Tensor:
     return ((5 + lengths) / 6 if form == "vaswani" else lengths) ** alpha
 
 
-def _check(beam: int, alpha: float, min_length: int, n_best: int) -> None:
+def check_search(beam: int, alpha: float, min_length: int, n_best: int = 1) -> None:
+    """Refuses settings of :func:`beam_search` out of their range.
+
+    Raises:
+        ValueError: names the setting.
+    """
     if beam < 1:
         raise ValueError(f"beam must be at least 1, not {beam}")
     if not 0 <= alpha < float("inf"):

@@ -9,7 +9,7 @@ from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_place
 from repro.errors import UserError
 from repro.nn.settings import CallSettings, has_memory
 from repro.tasks.evaluated import Metrics, Scored
-from repro.tasks.example_task import ExampleTask
+from repro.tasks.example_task import ExampleTask, drawing_from
 from repro.tasks.language.reading import BlockPositions, read_blocks, token_types
 from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood
@@ -169,7 +169,9 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         super().score(batch, evaluation, metrics)
         if self.replied(evaluation):
             for row, index in enumerate(batch.indices.tolist()):
-                for place, pair in enumerate(self._replies(batch.examples, row, index)):
+                with drawing_from(index, self.device):
+                    pairs = self._replies(batch.examples, row, index)
+                for place, pair in enumerate(pairs):
                     for name in TEXTS:
                         metrics[name].update(*pair)
                     if self.data.public and evaluation.kind == "test":

@@ -83,7 +83,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             self.validation_protocol = self.validation_protocol.without_memory()
         self.token_unit = unit
         self.carries = has_memory(net)
-        if self.carries:
+        if self.carries or any(item.mem_len for item in (*self.protocols.values(), self.validation_protocol)):
             _require_bounded(net)
         self.memory_as_input = memory_as_input
         self.accuracy = accuracy

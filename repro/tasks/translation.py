@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
 from repro.models.generate import Hypotheses, LengthForm, Translator, translate
+from repro.models.search import check_search
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
@@ -114,6 +115,7 @@ class Translation(EvaluatedTask[PairNetwork]):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         if divergence and smoothing_over_all:
             raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
+        check_search(beam, length_penalty, min_length)
         self.label_smoothing = label_smoothing
         self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence
@@ -135,14 +137,16 @@ class Translation(EvaluatedTask[PairNetwork]):
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> StepResult:
         """Computes the loss of one micro-batch and its sums for the curves."""
-        nll, smooth = self._losses(batch)
+        nll, smooth, aux = self._losses(batch)
         loss, total = smooth.double().sum().detach(), nll.double().sum().detach()
         sums: dict[str, Tensor | int] = {"loss": loss, "nll": total, "tokens": batch.target_lengths.sum()}
-        return {"loss": self.share_of_step(smooth.sum(), batch.step_targets), "sums": sums}
+        share = self.share_of_step(smooth.sum(), batch.step_targets)
+        return {"loss": self.with_auxiliary(share, aux), "sums": sums}
 
-    def _losses(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        """Negative log-likelihood and smoothed loss of every target token, ``(B, T)``, zero at padding."""
-        hidden = self.net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths).y
+    def _losses(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Negative log-likelihood and smoothed loss of target tokens, ``(B, T)``, zero at padding; auxiliary loss."""
+        mixed = self.net(batch.source, batch.source_lengths, batch.target_in, batch.target_lengths)
+        hidden = mixed.y
         vocabulary = self.net.vocabulary
         scores: TokenScores | PaddedScores
         if self.divergence:
@@ -153,7 +157,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         valid = steps < batch.target_lengths[:, None]
         others = 1.0 - 1.0 / vocabulary.size if self.smoothing_over_all else 1.0
         smooth = scores.smoothed(self.label_smoothing * others, vocabulary.size)
-        return scores.nll * valid, smooth * valid
+        return scores.nll * valid, smooth * valid, mixed.aux
 
     # --- evaluation ---------------------------------------------------------------------------------------------
 
@@ -169,7 +173,7 @@ class Translation(EvaluatedTask[PairNetwork]):
         """Adds hypotheses, references and losses."""
         data, split = self.data, self.data.split(evaluation.kind)
         search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
-        nll, smooth = self._losses(batch)
+        nll, smooth, _ = self._losses(batch)
         ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search).ids
         references = data.references(split)
         (scores,) = metrics.values()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from repro.models import Bert, Body, Gpt2, Recurrent, VisionTransformer
-from repro.nn import FullAttention, Layout, NormedLSTM
+from repro.nn import (
+    Blocks,
+    ContinuousMemory,
+    ContinuousSignal,
+    FeedForward,
+    FullAttention,
+    Layout,
+    NormedLSTM,
+)
 from tests.nn.mixers import difference, randomise, valid
 from tests.nn.reference import self_attention
 
@@ -146,6 +155,14 @@ def test_the_last_outputs_are_those_of_the_whole(name: str, lengths: list[int] |
         torch.autograd.grad((part * weight).sum(), list(net.parameters())), expected, strict=True
     ):
         assert difference(ours, other) < 1e-11
+
+
+def test_an_auxiliary_loss_is_refused() -> None:
+    signal = ContinuousSignal(basis=8, widths=(0.1,), samples=8, kl_weight=1.0)
+    mixer = partial(ContinuousMemory, short_term=partial(FullAttention, n_heads=2), block=3, signal=signal)
+    body = Body(8, 1, Blocks([mixer], partial(FeedForward, d_ff=8)))
+    with pytest.raises(ValueError, match="no place for the auxiliary loss"):
+        body(torch.randn(2, 7, 8))
 
 
 @pytest.mark.parametrize("name", ["lstm", "lstm with shortcuts"])

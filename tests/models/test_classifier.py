@@ -14,12 +14,16 @@ from repro.models.classifier import groups
 from repro.nn import (
     Blocks,
     FeedForward,
+    Concatenated,
     FullAttention,
+    LayerPositions,
+    NoPositions,
     PerceptronEmbedding,
     PreNorm,
     ReversibleStack,
     TokenEmbedding,
     VectorEmbedding,
+    WeightedPostNorm,
 )
 from repro.tasks import Classification, Constant
 from tests.nn.mixers import difference
@@ -42,6 +46,7 @@ class Same(Body):
     def __init__(self) -> None:
         nn.Module.__init__(self)
         self.d_model = self.d_out = 1
+        self.positions = NoPositions(1)
 
     def forward(
         self, x: Tensor, lengths: Tensor | None = None, last: int | None = None, settings: object = None
@@ -138,6 +143,25 @@ def test_groups_share_nothing_and_leave_nothing_out(name: str) -> None:
     assert all("stack.layers.1.mix" in one for one in parts.pop("last_attention"))
     assert sum(map(len, parts.values())) == len(set.union(*parts.values())), "none is in two"
     assert set.union(*parts.values()) == {one for one, _ in net.named_parameters()}
+
+
+def test_positions_of_layers_and_weights_of_shortcuts_are_in_a_group() -> None:
+    blocks = Blocks(
+        [partial(FullAttention, n_heads=2)],
+        partial(FeedForward, d_ff=8),
+        sublayer=WeightedPostNorm,
+        positions=partial(LayerPositions, max_length=9),
+    )
+    net = Classifier(partial(VectorEmbedding, size=1), Body(D, 1, blocks), 2)
+    assert set.union(*(names(net, group) for group in groups(net))) == {
+        one for one, _ in net.named_parameters()
+    }
+
+
+def test_positions_beside_the_input_make_it_narrower() -> None:
+    blocks = Blocks([partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=8))
+    body = Body(D, 1, blocks, partial(Concatenated, width=2))
+    assert Classifier(partial(VectorEmbedding, size=3), body, 2)(torch.randn(2, 5, 3)).shape == (2, 1, 2)
 
 
 def test_what_is_in_a_group() -> None:

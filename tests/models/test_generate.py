@@ -16,7 +16,7 @@ from repro.models.generate import (
     sample,
     translate,
 )
-from repro.nn import State
+from repro.nn import LearnedPositions, State
 from repro.nn.settings import AS_BUILT, CallSettings
 from tests.models.tiny import PENALTIES, beams_by_hand, greedy_by_hand, language_model, translator
 
@@ -81,6 +81,16 @@ def test_the_longest_length_is_the_sources_and_max_extra() -> None:
         assert [len(new) for new in result] == [n + extra for n in LENGTHS]
     result = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=-5).ids
     assert [len(new) for new in result] == [2, 1, 1, 1, 1, 1]
+
+
+def test_no_translation_is_longer_than_learned_positions() -> None:
+    model = _favouring(5)
+    model.table = LearnedPositions(8, 7)
+    source, lengths = batch()
+    result = translate(model, source, lengths, BOS, EOS, PAD, beam=2, max_extra=2).ids
+    assert [len(new) for new in result] == [min(n + 2, 7) for n in LENGTHS]
+    with pytest.raises(ValueError, match="a source has 8 tokens, the network learns 7 positions only"):
+        translate(model, torch.full((1, 8), 5), None, BOS, EOS, PAD)
 
 
 def test_the_longest_length_is_a_multiple_of_the_sources_and_max_extra() -> None:

@@ -10,6 +10,7 @@ import torch
 from repro.data.sets.dialogue.dialogue_data import GeneratedDialogueData
 from repro.errors import UserError
 from repro.experiment.trained import Sampling, Trained, sample_line
+from repro.nn import Hashing, LSHAttention
 from repro.tasks import DialogueModel
 from repro.tasks.language.replies import Generation
 from tests.tasks.dialogues import EVAL, HOW, MEMORIES, TALK, WINDOW, alone, batches, data, network, task
@@ -91,6 +92,21 @@ def test_replies_depend_on_the_seed_and_on_nothing_else() -> None:
     assert len(lines) == EVAL * 2
     assert all(1 <= len(line.split()) <= HOW.max_new for line in lines)
     assert len(made.samples(3)[1]) == 3
+
+
+def test_replies_of_a_network_that_hashes_depend_on_nothing_else() -> None:
+    texts = []
+    for seed, rows in ((0, 2), (1, 5)):
+        net = network(False)
+        for layer in net.stack.layers:
+            layer["mix"].body = LSHAttention(8, 2, hashing=Hashing(rounds=1, chunk=2)).double()
+        for parameter in net.parameters():
+            parameter.data = torch.randn(parameter.shape, generator=torch.Generator().manual_seed(3)).double()
+        made = task(net, Generation(max_new=4, history=4, temperature=9.0, synonyms=False))
+        torch.manual_seed(seed)
+        scored(made, data(eval_batch_size=rows))
+        texts.append(made.outputs())
+    assert texts[0] == texts[1]
 
 
 def test_no_text_of_data_that_are_not_public() -> None:

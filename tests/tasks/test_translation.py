@@ -60,6 +60,24 @@ def test_loss_is_the_smoothed_sum_over_the_tokens_of_the_whole_update() -> None:
     assert int(result["sums"]["tokens"]) == 6
 
 
+def test_an_auxiliary_loss_is_part_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, pairs = task(), batch()
+    plain, forward = module.training_step(pairs, 0), module.net.forward
+    aux = torch.tensor([1.0, 3.0])
+    monkeypatch.setattr(module.net, "forward", lambda *args: forward(*args)._replace(aux=aux))
+    result = module.training_step(pairs, 0)
+    assert result["loss"].item() == pytest.approx(plain["loss"].item() + 2.0)
+    assert result["sums"]["loss"] == plain["sums"]["loss"]
+
+
+@pytest.mark.parametrize("wrong", [{"beam": 0}, {"length_penalty": -1.0}, {"min_length": -1}])
+def test_settings_of_the_search_are_refused_before_training(wrong: dict[str, Any]) -> None:
+    with pytest.raises(
+        ValueError, match=f"{next(iter(wrong)).replace('length_penalty', 'alpha')} must be at least"
+    ):
+        task(**wrong)
+
+
 def test_without_smoothing_it_is_cross_entropy() -> None:
     module, pairs = task(label_smoothing=0.0), batch()
     logits = module.net.vocabulary.logits(module.net(pairs.source, pairs.source_lengths, pairs.target_in).y)

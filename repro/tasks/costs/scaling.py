@@ -56,7 +56,7 @@ class Scaling(Measuring[SequenceMixer | Body]):
         schedule: maker of the schedule.
         shortest: first length.
         longest: last length, at most.
-        tokens: of a pass, a multiple of ``longest``.
+        tokens: of a pass, a multiple of the longest.
         repeats: passes at each length whose median counts.
         memory: bytes that a pass may hold.
 
@@ -79,14 +79,14 @@ class Scaling(Measuring[SequenceMixer | Body]):
         memory: float = 11e9,
     ) -> None:
         super().__init__(net, optimizer, schedule)
-        if shortest < 1 or longest < shortest * 2 ** (LONGEST - 1) or tokens % longest:
+        self.lengths = [shortest << i for i in range(32) if shortest << i <= longest]
+        if shortest < 1 or len(self.lengths) < LONGEST or tokens % self.lengths[-1]:
             raise ValueError(
                 f"lengths {shortest} to {longest} with {tokens} tokens: give {LONGEST} powers of two at least, and "
-                "tokens that the longest divides"
+                "tokens that the longest power divides"
             )
         if repeats < 1:
             raise ValueError(f"repeats must be at least 1, not {repeats}")
-        self.lengths = [n for n in (shortest << i for i in range(32)) if n <= longest]
         self.tokens = tokens
         self.repeats = repeats
         self.memory = memory
@@ -109,12 +109,14 @@ class Scaling(Measuring[SequenceMixer | Body]):
             torch.autograd.grad(y, [x, *parameters], grad.view(-1, length, width))
             return self.now() - began
 
+        self.module.train()  # in the evaluation mode of a test reversible layers keep their inputs
         peaks: dict[int, int] = {}
         for length in self.lengths:
             if peaks and 2 * peaks[length // 2] > self.memory:
                 break
             peaks[length] = peak_bytes(partial(run, length), self.device)  # warms up
         turns = [[run(length) for length in peaks] for _ in range(self.repeats)]
+        self.module.eval()
         medians = map(statistics.median, zip(*turns, strict=True))
         self.points = [
             Point(length, self.tokens // length, seconds, peak)

@@ -94,6 +94,7 @@ def read_blocks(
     remembers: bool,
     pad: int,
     settings: CallSettings = AS_BUILT,
+    memory: State = None,
 ) -> ReadBlocks:
     """Reads the blocks of rows in order.
 
@@ -108,12 +109,14 @@ def read_blocks(
         remembers: whether the network has a memory; one without reads all blocks at once.
         pad: id of padding.
         settings: of every call.
+        memory: the empty memory where more blocks follow than ``cut`` has; None makes that of ``cut``.
     """
     blocks = cut.take(ids)
     if not remembers:
         mixed = net(blocks.flatten(0, 1), None, cut.sizes.flatten(), settings)
         return ReadBlocks(mixed.y.unflatten(0, cut.sizes.shape), None, _mean(mixed.aux, cut))
-    state, hidden, losses = empty_memory(net, ids, cut, pad, settings), [], []
+    state = empty_memory(net, ids, cut, pad, settings) if memory is None else memory
+    hidden, losses = [], []
     for block, sizes in zip(blocks.unbind(1), cut.sizes.unbind(1), strict=True):
         mixed = net(block, state, sizes, settings)
         state = detach(mixed.state)

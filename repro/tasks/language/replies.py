@@ -151,7 +151,7 @@ def replies(
     with evaluating(speaker):
         memory = empty_memory(net, typed, cut, ids.pad) if remembers else None
         if remembers and earlier.sizes.shape[1]:
-            memory = read_blocks(net, typed, earlier, True, ids.pad).state
+            memory = read_blocks(net, typed, earlier, True, ids.pad, memory=memory).state
         stream = {
             "block": cut.take(typed)[:, -1], "length": lengths - begins, "first": lengths - begins,
             "speaker": last, "memory": memory,

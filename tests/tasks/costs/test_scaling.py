@@ -8,7 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from repro.models import Body
-from repro.nn import Blocks, FeedForward, FullAttention, Layout, LinearAttention, MixerOutput, NoPositions
+from repro.nn import (
+    Blocks,
+    FeedForward,
+    FullAttention,
+    Layout,
+    LinearAttention,
+    MixerOutput,
+    NoPositions,
+    PreNorm,
+    ResidualStack,
+    ReversibleStack,
+)
 from repro.tasks import Constant, Scaling
 from repro.tasks.costs.measuring import slope
 from tests.tasks.measured import measured
@@ -68,6 +79,17 @@ def test_a_body_is_measured_as_a_mixer_is() -> None:
     assert result["cost/microseconds_per_token_16"].value > 0
 
 
+def test_reversible_layers_are_measured_as_they_train() -> None:
+    def bytes_of(stack: Any) -> float:
+        mixer, ff = partial(FullAttention, n_heads=2), partial(FeedForward, d_ff=32, dropout=0.0)
+        blocks = Blocks([mixer], ff, partial(PreNorm, dropout=0.0), stack=stack)
+        body = Body(WIDTH, 8, blocks, NoPositions, dropout=0.0)
+        _, result = scaling(body, shortest=64, longest=256, tokens=256, repeats=1)
+        return float(result["cost/bytes_per_token_256"].value)
+
+    assert bytes_of(partial(ReversibleStack, join="mean")) < bytes_of(ResidualStack) / 2
+
+
 def test_it_ends_before_memory_does() -> None:
     sizes: dict[str, Any] = {"shortest": 16, "longest": 256, "tokens": 256, "repeats": 1}
     task, _ = scaling(Held(True), **sizes)
@@ -91,7 +113,16 @@ def test_slopes_are_those_of_powers() -> None:
     assert slope([2, 4, 8], [12.0, 48.0, 192.0]) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize("wrong", [{"shortest": 0}, {"longest": 1024}, {"tokens": 65537}, {"repeats": 0}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"shortest": 0},
+        {"shortest": 24, "longest": 128, "tokens": 256},
+        {"longest": 1024},
+        {"tokens": 65537},
+        {"repeats": 0},
+    ],
+)
 def test_lengths_that_do_not_fit_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"tokens|repeats"):
         Scaling(Held(False), partial(torch.optim.SGD, lr=0.1), Constant, **wrong)

@@ -1,10 +1,13 @@
 """Replies follow the distribution of training and depend on nothing but their seed and place."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from repro.models import DecoderLM
-from repro.tasks.language.replies import Generation, replies, turns
+from repro.nn import Blocks, FeedForward, NoPositions, PreNorm, RelativeAttention, TypedVocabulary
+from repro.tasks.language.replies import Generation, Ids, replies, turns
 from tests.tasks.dialogues import DOC, HOW, IDS, MEMORIES, WINDOW, by_hand, data, network
 
 
@@ -47,6 +50,19 @@ def test_a_small_nucleus_is_the_likeliest_reply(memory: bool) -> None:
     assert len({tuple(reply) for reply in result}) > 2
     assert ended < len(result)
     assert ended or not memory, "some end early"
+
+
+def test_a_short_row_has_the_same_memory_beside_a_longer_one() -> None:
+    torch.manual_seed(1)
+    mixer = partial(RelativeAttention, n_heads=2, mem_len=8)
+    blocks = Blocks([mixer], partial(FeedForward, d_ff=32), sublayer=PreNorm)
+    net = DecoderLM(16, 2, partial(TypedVocabulary, size=40, scaled=False), blocks, NoPositions).double()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    rows, ids = [[36, 5, 6, 38], [36, *range(3, 30), 38]], Ids(0, 1, 2, 36)
+    how = Generation(max_new=6, history=0, temperature=8.0)
+    alone = replies(net, rows[:1], ids, 16, True, how, (1, 3))
+    assert replies(net, rows, ids, 16, True, how, (1, 3))[:1] == alone
 
 
 def test_a_reply_does_not_depend_on_how_many_there_are() -> None:
