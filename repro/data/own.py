@@ -6,7 +6,7 @@ Kind         Files in the folder
 pairs        ``train.XX``, ``val.XX`` and ``test.XX`` for two languages, a sentence a line
 text         ``train.txt``, ``val.txt`` and ``test.txt``; or documents, of which the last twentieths are held out
 labels       ``train.tsv``, ``val.tsv`` and ``test.tsv``: a label, a tab and a text in each line
-pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size
+pictures     ``train/CLASS/*`` and ``test/CLASS/*``, all of one size, 8 bits a channel
 ===========  =========================================================================================================
 """
 
@@ -175,11 +175,17 @@ class PictureFolders(PictureSet):
 
 
 def _pixels(path: Path) -> Bytes:
-    """The values ``(H, W, C)`` of a picture: one channel for a grey one, else three."""
+    """The values ``(H, W, C)`` of a picture: one channel for a grey one, else three.
+
+    Raises:
+        UserError: it is not a picture, or has more than 8 bits a channel.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
         with Image.open(path) as image:
+            if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
+                raise UserError(f"{path} has mode {image.mode}; save it with 8 bits a channel")
             array = np.asarray(image if image.mode == "L" else image.convert("RGB"), np.uint8)
     except (UnidentifiedImageError, OSError) as error:
         raise UserError(f"{path} is not a picture: {error}") from None

@@ -162,4 +162,4 @@ def decoded(content: bytes, origin: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        raise UserError(f"{origin} is not UTF-8 at byte {error.start}; get the file again") from None
+        raise UserError(f"{origin} is not UTF-8 at byte {error.start}; convert it, or get it again") from None

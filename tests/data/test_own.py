@@ -8,10 +8,11 @@ import pytest
 from PIL import Image
 
 from repro.data import LabelledData, TranslationData, registry
-from repro.data.own import FILE, PATTERNS, own_data_sets
+from repro.data.own import FILE, PATTERNS, _pixels, own_data_sets
 from repro.data.prepare import list_sources, open_store, prepare, verify
 from repro.data.registry import find_data_set
 from repro.data.sets.images.picture_data import PatchData
+from repro.data.sets.text import text_sets
 from repro.errors import UserError
 
 SPLITS = {"train": 40, "valid": 3, "test": 2}
@@ -58,6 +59,39 @@ def test_text_has_the_levels_of_texts(raw: Path, level: str) -> None:
     name, variant = made("text", raw, level=level).split("/")
     assert variant == level
     assert open_store(name, variant).manifest.counts["val"]["tokens"]["text"] > 0
+
+
+def test_characters_beyond_bytes(raw: Path) -> None:
+    text = "a line — of some\n0 1\n"
+    (raw / "text" / "train.txt").write_text(text, encoding="utf-8")
+    store = open_store(*made("text", raw, level="chars").split("/"))
+    alphabet = sorted(set(text))
+    assert [alphabet[i] for i in store.values("test", "text")] == [*("line 0 of some\nline 1 of some\n")]
+
+
+@pytest.mark.parametrize("piece", [1, 2**23])
+@pytest.mark.parametrize("split", ["train", "test"])
+@pytest.mark.parametrize("level", ["bpe", "chars", "words"])
+def test_text_that_is_not_utf8_is_refused_by_file_and_line(
+    raw: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch, level: str, split: str, piece: int
+) -> None:
+    monkeypatch.setattr(text_sets, "PIECE_BYTES", piece)
+    path = raw / "text" / f"{split}.txt"
+    path.write_bytes(path.read_bytes() + b"line 0 of caf\xe9s\n")
+    more = {"vocab_size": 270} if level == "bpe" else {}
+    with pytest.raises(
+        UserError, match=rf"{path}, line {SPLITS[split] + 1} is not UTF-8 at byte 13; convert it"
+    ):
+        made("text", raw, level=level, **more)
+    assert not list(data_folder.iterdir())
+    assert made("text", raw, level="bytes") == "my-text/bytes", "bytes may be any"
+
+
+@pytest.mark.parametrize("level", ["bpe", "bytes", "chars", "words"])
+def test_an_empty_text_is_named(raw: Path, level: str) -> None:
+    (raw / "text" / "train.txt").write_text("")
+    with pytest.raises(UserError, match=rf"--from {raw / 'text'}: train is empty"):
+        made("text", raw, level=level)
 
 
 def test_pictures_are_numbered_by_the_names_of_their_classes(raw: Path) -> None:
@@ -148,6 +182,37 @@ def test_pictures_that_do_not_go_together_are_refused(raw: Path, content: str) -
         ),
     ):
         made("pictures", raw)
+
+
+@pytest.mark.parametrize("which", ["a/0.png", "b/5.png"])
+def test_pictures_with_more_than_bytes_are_refused(raw: Path, which: str) -> None:
+    path = raw / "pictures" / "train" / which
+    Image.fromarray(np.full((4, 6), 40_000, np.uint16)).save(path)
+    with pytest.raises(UserError, match=rf"{path} has mode I(;16)?; save it with 8 bits a channel"):
+        made("pictures", raw)
+
+
+@pytest.mark.parametrize("mode", ["1", "LA", "P", "RGB", "RGBA", "CMYK"])
+def test_every_mode_of_bytes_is_colours(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    Image.new("L", (3, 2), 255).convert(mode).save(path)
+    pixels = _pixels(path)
+    assert pixels.shape == (2, 3, 3)
+    assert (pixels == 255).all()
+
+
+def test_pictures_that_are_not_square_are_cut_in_patches(raw: Path) -> None:
+    wide = np.random.default_rng(5).integers(0, 256, (8, 12), np.uint8)
+    for path in (raw / "pictures").rglob("*.png"):
+        Image.fromarray(wide).save(path)
+    data = PatchData(store=made("pictures", raw).split("/")[0], batch_size=4, patch=4)
+    assert (data.seq_len, data.input_size) == (6, 16)
+    inputs = data.reader("train")(np.array([0]), None).inputs[0]
+    patches = [wide[top : top + 4, left : left + 4].ravel() for top in (0, 4) for left in (0, 4, 8)]
+    assert (inputs.numpy() * 255).round().tolist() == np.array(patches).tolist()
+    for patch in (8, 6):  # each divides one side
+        with pytest.raises(UserError, match=f"patch {patch} does not divide my-pictures's pictures, 8 x 12"):
+            PatchData(store="my-pictures", batch_size=4, patch=patch)
 
 
 def test_other_files_under_the_same_name_are_refused(raw: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from repro.data.packed import decoded
 from repro.errors import UserError
 from repro.files import write_atomic
 
@@ -175,15 +176,6 @@ class SymbolVocabulary(Filed):
         return [self.known_ids(text.encode())[0].tolist() for text in texts]
 
 
-def _text(data: bytes) -> str:
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"text is not UTF-8 at byte {error.start}: {data[error.start : error.start + 8]!r}"
-        ) from None
-
-
 class Words(SymbolVocabulary):
     """Words between blanks; the end of a line is a word of its own.
 
@@ -201,7 +193,7 @@ class Words(SymbolVocabulary):
 
     def split(self, data: bytes) -> list[str]:
         """The words and line ends of a text."""
-        return _text(data).replace("\n", f" {self.settings['line_end']} ").split()
+        return decoded(data, "text").replace("\n", f" {self.settings['line_end']} ").split()
 
     def ids(self, data: bytes) -> Ids:
         """Ids of the words and line ends of a text, -1 for words out of the vocabulary."""
@@ -249,12 +241,12 @@ class Chars(SymbolVocabulary):
 
     def split(self, data: bytes) -> str:
         """The characters of a text."""
-        return _text(data)
+        return decoded(data, "text")
 
     def ids(self, data: bytes) -> Ids:
         """Ids of the characters, -1 for those out of the vocabulary."""
         codes = characters(data)
-        return self._table[np.minimum(codes, len(self._table) - 1)]
+        return self._table[np.minimum(codes, np.uint32(len(self._table) - 1))]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of some characters."""
@@ -265,4 +257,4 @@ def characters(data: bytes) -> np.ndarray[Any, Any]:
     """Code points of a text in UTF-8."""
     if data.isascii():
         return np.frombuffer(data, np.uint8)
-    return np.frombuffer(_text(data).encode("utf-32-le"), "<u4")
+    return np.frombuffer(decoded(data, "text").encode("utf-32-le"), "<u4")

@@ -130,7 +130,7 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"store": "mnist", "patch": 5}, "patch 5 does not divide the side 28 of mnist's pictures"),
+        ({"store": "mnist", "patch": 5}, "patch 5 does not divide mnist's pictures, 28 x 28"),
         ({"store": "mnist", "patch": 0}, "patch 0 does not divide"),
         ({"store": "cifar10", "mean": [0.5], "std": [0.5]}, r"mean \[0\.5\] and std .* each of 3 channels"),
         ({"store": "cifar10", "mean": MEAN, "std": [0.5]}, r"std \[0\.5\]: give both or neither"),

@@ -51,6 +51,11 @@ def test_characters() -> None:
     assert chars.encode("a a") == [2, 1, 2]
     with pytest.raises(UserError, match=r"'日' is not in .* 4 chars"):
         chars.encode("a日")
+    far = Chars.from_symbols("abc—")  # beyond what a byte can hold
+    assert far.encode("c—a") == [2, 3, 0]
+    assert far.encode("cab") == [2, 0, 1], "a text of ASCII is read as bytes"
+    with pytest.raises(UserError, match=r"'d' is not in .* 4 chars"):
+        far.encode("abcd")
 
 
 def test_broken_text_is_named() -> None:

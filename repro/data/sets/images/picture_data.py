@@ -291,7 +291,7 @@ class PatchData(PictureData):
         num_workers: processes that build batches ahead.
 
     Raises:
-        UserError: no store of pictures, ``patch`` does not divide their side, or ``mean`` and ``std`` have another
+        UserError: no store of pictures, ``patch`` does not divide their sides, or ``mean`` and ``std`` have another
             number of channels.
 
     Source: Lu et al. 2021, section 2.1 "MNIST", "CIFAR-10", "CIFAR-10 LRA".
@@ -314,12 +314,12 @@ class PatchData(PictureData):
         num_workers: int = 0,
     ) -> None:
         super().__init__(store, val_examples, batch_size, eval_batch_size, seed, num_workers)
-        side, _, channels = self.picture_set.shape
+        height, width, channels = self.picture_set.shape
         if grey and channels == 1:
             raise UserError(f"{self.store_name} is grey already; leave out grey")
         channels = 1 if grey else channels
-        if patch < 1 or side % patch:
-            raise UserError(f"patch {patch} does not divide the side {side} of {self.store_name}'s pictures")
+        if patch < 1 or height % patch or width % patch:
+            raise UserError(f"patch {patch} does not divide {self.store_name}'s pictures, {height} x {width}")
         if {len(mean or ()), len(std or ())} not in ({0}, {channels}) or min(std or [1]) <= 0:
             raise UserError(
                 f"mean {mean} and std {std}: give both or neither, a number for each of {channels} channels, of std "
@@ -330,7 +330,7 @@ class PatchData(PictureData):
         self.augment = augment
         self.mean, self.std = mean or [], std or []
         self.input_size = patch * patch * channels
-        self.seq_len = (side // patch) ** 2
+        self.seq_len = (height // patch) * (width // patch)
         self.n_classes = self.picture_set.n_classes
 
     def reader(self, split: str) -> Reader:

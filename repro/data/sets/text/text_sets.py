@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, islice, pairwise
+from itertools import accumulate, chain, count, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -63,8 +63,16 @@ Document = Path | bytes | HubLines
 Corpus = Mapping[str, Sequence[Document]]  # the documents of each split
 
 
-def pieces_of(documents: Sequence[Document]) -> Iterator[Piece]:
-    """The text of documents, one after another."""
+def pieces_of(documents: Sequence[Document], split: str | None = None) -> Iterator[Piece]:
+    """The text of documents, one after another.
+
+    Args:
+        documents: of a split.
+        split: its name, where the text must be UTF-8; None reads any bytes.
+
+    Raises:
+        UserError: a line is not UTF-8; names it and its file, or else the split.
+    """
     for document in documents:
         if isinstance(document, HubLines):
             lines = (f"{str(row).removesuffix(chr(10)) or document.blank}\n" for row in document.column)
@@ -72,9 +80,11 @@ def pieces_of(documents: Sequence[Document]) -> Iterator[Piece]:
                 yield Piece(block.encode())
             continue
         with open_packed(document) if isinstance(document, Path) else io.BytesIO(document) as file:
-            begins = True
-            while text := file.read(PIECE_BYTES):
-                yield Piece(text + file.readline(), begins)
+            n, begins = count(1), True
+            while text := file.read(PIECE_BYTES) + file.readline():
+                for line in io.BytesIO(text) if split else ():
+                    decoded(line, f"{document if isinstance(document, Path) else split}, line {next(n)}")
+                yield Piece(text, begins)
                 begins = False
 
 
@@ -162,10 +172,12 @@ class TextSet(DataSet):
         """
         corpus, origin, source = self.corpus(options.from_dir)
         hashes = self.hashes(corpus, source)
+        if not any(piece.text for piece in pieces_of(corpus[TRAIN])):
+            raise UserError(f"{source}: {TRAIN} is empty; it needs text to learn from")
         tokenizer: AnyTokenizer
         if variant == GPT2 or subword_options(variant):
             train = self._prepared(variant, corpus, TRAIN)
-            texts = (piece.text.decode(errors="replace").split("\n") for piece in train)
+            texts = (piece.text.decode().split("\n") for piece in train)
             tokenizer = self.subwords(variant, options, chain.from_iterable(texts))
         elif variant == "words" and self.vocabulary and options.from_dir is not None:
             words = self._official_words(options.from_dir)
@@ -179,7 +191,7 @@ class TextSet(DataSet):
 
     def _prepared(self, level: str, corpus: Corpus, split: str) -> Iterator[Piece]:
         """Pieces of a split as a level reads them."""
-        pieces = pieces_of(corpus[split])
+        pieces = pieces_of(corpus[split], None if level.startswith("bytes") else split)
         found = REMOVED[split] = Counter()
         for text, begins in articles(pieces) if self.documents == "articles" else pieces:
             if not level.startswith(("bytes", "chars")):  # these keep every byte
@@ -221,7 +233,7 @@ class TextSet(DataSet):
         return Bytes.from_symbols([byte for byte in symbols if byte not in dropped], dropped=dropped)
 
     def _counted_words(self, min_count: int, train: Iterator[bytes]) -> Words:
-        counts = Counter(word for piece in train for word in decoded(piece, TRAIN).split())
+        counts = Counter(word for piece in train for word in piece.decode().split())
         words = [word for word, n in counts.most_common() if n >= min_count and word != self.line_end]
         if min_count > 1 and self.unknown not in words:
             words.insert(0, self.unknown)
@@ -268,7 +280,7 @@ class TextSet(DataSet):
 def _encoded(piece: bytes, tokenizer: AnyTokenizer, split: str) -> tuple[Ids, int]:
     """Tokens of the next piece of a split, and the number of unknown ones."""
     if not isinstance(tokenizer, Words | Bytes | Chars):
-        texts = piece.decode(errors="replace").removesuffix("\n").split("\n")
+        texts = piece.decode().removesuffix("\n").split("\n")
         ends = () if isinstance(tokenizer, Gpt2Bpe) else (tokenizer.eos_id,)
         coded = tokenizer.encode_batch(texts)
         return np.fromiter((i for ids in coded for i in (*ids, *ends)), np.int32), 0
