@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -104,6 +105,11 @@ class RunRecord:
     def on_gpu(self) -> bool:
         """Whether it ran on GPUs: only runs on a CPU record threads."""
         return "threads" not in self.hardware
+
+    @property
+    def began(self) -> datetime:
+        """The end less the seconds of all attempts; an interrupted run began earlier."""
+        return datetime.fromisoformat(self.finished) - timedelta(seconds=self.wall_seconds)
 
     @property
     def mixed(self) -> bool:

@@ -1,6 +1,7 @@
 """Joins run records with published rows and gives verdicts, with notes on what weakens them."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -65,6 +66,12 @@ class Comparison:
             if line.event == "started":
                 times[line.path] = min(line.moment, times.get(line.path, line.moment))
         return times
+
+    def beginnings(self, run_ids: Iterable[str]) -> list[datetime]:
+        """The start times of some runs, from the ledger and from records, withdrawn ones included."""
+        wanted = set(run_ids)
+        times = [time for run_id, time in self.started.items() if run_id in wanted]
+        return times + [record.began for record in self.records if record.run_id in wanted]
 
     def declared(self, path: str, sha256: str) -> datetime | None:
         """Returns the time of the first declaration of a test with this digest."""

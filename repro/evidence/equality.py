@@ -17,7 +17,6 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import EqualityTest
@@ -92,9 +91,12 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     if missing:
         return replace(result, verdict="incomplete", why=" and ".join(missing))
     time = comparison.declared(f"tests/{paper}/{test.name}", digest(test))
-    first = min(datetime.fromisoformat(r.finished) - timedelta(seconds=r.wall_seconds) for r in records)
+    runs = (f"{test.run}/{test.scale}/s{seed}-{config[:8]}" for config in hashes(test) for seed in seeds)
     problems = ["no margin is known"] if margin is None else []
-    problems += [] if time is not None and time <= first else ["not declared before its first run"]
+    if time is None or time > min(comparison.beginnings(runs)):
+        problems.append("not declared before its first run")
+    if seeds & set(load_recipe(test.run, test.scale).seeds):
+        problems.append("the recipe judges some of its seeds")
     problems += [] if own.clean and other.clean else ["not all commits are clean"]
     if problems or margin is None:
         return replace(result, verdict="not a fair test", why="; ".join(problems))

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from repro.errors import UserError
-from repro.evidence.published import AMargin, Claim, Day, Id, Model, Paper, Text, read_model, require
+from repro.evidence.judging.judge import RATE
+from repro.evidence.published import AMargin, Claim, Day, Id, Metric, Model, Paper, Text, read_model, require
 from repro.paths import fair_test_files
 from repro.recipe import signature_hash
 from repro.seeds import TUNING, parse_seeds
@@ -344,7 +345,7 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
         require(test.column, metrics, f"{test.name}: {claim.table} has no column")
 
 
-def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Config]) -> str:
+def digest(test: FairTest, claim: Claim, column: Metric, config_of: Callable[[str, str, str], Config]) -> str:
     """SHA-256 of all that a declaration fixes: the text, what is claimed of the rows, the configurations of the runs.
 
     Labels and an extension are left out, and so is the setting that the test's sweep chooses for each row: the gate
@@ -354,6 +355,7 @@ def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Co
     Args:
         test: declared.
         claim: of the paper.
+        column: that the test cites; its margin is fixed where it is not the default of its unit.
         config_of: the flat configuration of an experiment at a scale, by the digits of its hash (none: today's).
     """
     fixed = test.model_dump(mode="json", exclude={"extended_to"})
@@ -367,4 +369,7 @@ def digest(test: FairTest, claim: Claim, config_of: Callable[[str, str, str], Co
     fixed["not_worse"], fixed["apart"] = claim.not_worse, str(claim.margin)
     fixed["varies"] = sorted(test.varies)
     fixed["margin"] = str(test.margin) if test.margin else None
+    own = column.rules.margin
+    if own and column.unit != RATE and not own.is_default(column.unit):
+        fixed["column_margin"] = str(own)
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()

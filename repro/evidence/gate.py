@@ -22,6 +22,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from repro import text
@@ -33,6 +34,7 @@ from repro.recipe import Recipe
 from repro.record import Measurement, RunRecord
 from repro.yamls import Config, flatten, short
 
+UNTRAINED = 1  # update of a run that trains nothing: a run must have one
 LAST = 0.75  # of training: where the last quarter begins
 # Settings of how long a run trains.
 LENGTH = ("trainer.max_steps", "trainer.val_check_interval", ".schedule.steps")
@@ -94,7 +96,9 @@ def gate(
     """
     conditions = [declared, _column(test, rows, column), _room(test, rows, margin)]
     if test.tuned == "nothing":
-        return conditions
+        updates = max(record.steps for row in rows for record, _ in row.measured)
+        trained = Condition("tuned", False, f"tuned: nothing, but {updates:,} updates were made")
+        return [*conditions, trained] if updates > UNTRAINED else conditions
     return [*conditions, _settled(test, rows, margin), _competent(test, rows, column), _tuned(test, rows)]
 
 
@@ -244,19 +248,24 @@ def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
 
 
 def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
-    """Explains why a row's value is not the best of the sweep; empty where it is."""
-    scores: dict[float, list[float]] = {}
+    """Explains why a row's value is not the best of the sweep; empty where it is.
+
+    The first clean record of each value and seed counts, if it was there before the first judged run began.
+    """
+    scores: dict[float, dict[int, float]] = {value: {} for value in sweep.values}
     judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
-    for record in row.tuning:
+    first = min(record.began for record, _ in row.measured)
+    for record in sorted(row.tuning, key=lambda record: record.finished):
         value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve)
         declared = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
-        if declared and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
-            scores.setdefault(value, []).append(best)
-    missing = [f"{value:g}" for value in sweep.values if value not in scores]
+        fit = record.dirty is False and datetime.fromisoformat(record.finished) <= first
+        if declared and fit and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
+            scores[value].setdefault(record.seed, best)
+    missing = [f"{value:g}" for value, seeds in scores.items() if len(seeds) < len(sweep.seeds)]
     if missing:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
-    means = {value: statistics.fmean(values) for value, values in scores.items()}
+    means = {value: statistics.fmean(seeds.values()) for value, seeds in scores.items()}
     best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
     if chosen == {best}:
         return ""

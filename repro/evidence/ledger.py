@@ -176,7 +176,9 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     """
     path = f"tests/{paper.key}/{test.name}"
     try:
-        digests = {path: digest(test, paper.claims[test.claim], partial(_configuration, records))}
+        claim = paper.claims[test.claim]
+        column = paper.tables[claim.table].metrics[test.column or claim.metric]
+        digests = {path: digest(test, claim, column, partial(_configuration, records))}
     except UserError:
         return {}
     if test.extended_to:

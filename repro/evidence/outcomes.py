@@ -4,9 +4,10 @@ Verdicts: ``same order``, ``other order``, ``no clear order`` of tests that pass
 others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete`` (rows or seeds without records).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
@@ -57,10 +58,10 @@ class RowResult:
         """Mean over seeds, or None."""
         return self.sample.estimate
 
-    @property
-    def scores(self) -> list[float]:
-        """Our numbers, one for each seed."""
-        return [m.value for _, m in self.sample.measured] if self.estimate else []
+    def scores(self, seeds: Sequence[int] = ()) -> list[float]:
+        """Our numbers, one for each of some seeds, of all by default."""
+        measured = self.sample.measured if self.estimate else []
+        return [m.value for record, m in measured if not seeds or record.seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,8 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
         return replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
     unit, column = next(s.sample.unit for s in results if s.sample.unit), result.column
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
-    effects = tuple(_effect(a, b, result.sign) for a, b in pairwise(results))
+    printed_sign = 1 if column.better == "higher" else -1
+    effects = tuple(_effect(a, b, result.sign, printed_sign) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
     few = _unfinished(results, test)
     times = _declarations(comparison, paper, test)
@@ -178,8 +180,11 @@ def _judged(result: Tested) -> Tested:
     for margin, unit in ((printed.apart, column.unit), (result.margin, result.unit)):
         check_date(margin, unit, judged, f"{result.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
-    scores = [(s.row, s.scores) for s in result.results]
-    verdict = judge_claim(scores, printed, result.margin, result.sign, result.unit, bool(test.extended_to))
+    judge = partial(judge_claim, printed=printed, margin=result.margin, sign=result.sign, unit=result.unit)
+    verdict = judge([(s.row, s.scores()) for s in result.results], extended=bool(test.extended_to))
+    if test.extended_to:  # only an open result may be extended
+        first = judge([(s.row, s.scores(s.run.seeds or test.seeds)) for s in result.results])
+        verdict = verdict if first.word == "no clear order" else first
     why = verdict.why + _missing_hours(result.results, verdict.seeds)
     return replace(result, verdict=verdict.word, why=why)
 
@@ -236,9 +241,12 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     A time is None where the ledger has another text; without any line of the test there is none.
     """
     line = ("declared", f"tests/{paper.key}/{test.name}")
-    if line not in {(line.event, line.path) for line in comparison.ledger}:
+    lines = {(line.event, line.path) for line in comparison.ledger}
+    if line not in lines:
         return []
     made = declaration(paper, test, comparison.records)
+    if ("declared", f"{line[1]}/extended") in lines and not test.extended_to:
+        return [None]
     return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
 
 
@@ -252,24 +260,14 @@ def _declared(
     seeds = {s.row: set(test.rows[s.row].seeds or test.seeds) for s in results}
     words = []
     for name, time in zip(("", "extension "), times or [None], strict=False):
-        first = min(began for s in results for began in _beginnings(comparison, test, s, seeds[s.row]))
+        runs = [f"{s.run.run}/{test.scale}/s{seed}-{s.config[:8]}" for s in results for seed in seeds[s.row]]
+        first = min(comparison.beginnings(runs))
         if time is None or time > first:
             stated_time = f"{time:{MINUTE}}, after" if time else "never;"
             return Condition("declared", False, f"{name}{stated_time} its first run began {first:{MINUTE}}")
         words.append(f"{name}{time:{MINUTE}}, first run {first:{MINUTE}} UTC")
         seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
-
-
-def _beginnings(
-    comparison: Comparison, test: FairTest, result: RowResult, seeds: Iterable[int]
-) -> Iterator[datetime]:
-    """Yields the start times of a row's runs with these seeds, from the ledger and from records."""
-    ids = {f"{result.run.run}/{test.scale}/s{seed}-{result.config[:8]}" for seed in seeds}
-    yield from (time for run_id, time in comparison.started.items() if run_id in ids)
-    for record in comparison.records:
-        if record.run_id in ids:
-            yield datetime.fromisoformat(record.finished) - timedelta(seconds=record.wall_seconds)
 
 
 def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
@@ -280,7 +278,7 @@ def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
     return PublishedRows(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
 
 
-def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
+def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
     assert a.estimate is not None
     assert b.estimate is not None
     gap: Difference | None = welch(a.estimate, b.estimate)
@@ -292,7 +290,7 @@ def _effect(a: RowResult, b: RowResult, sign: int) -> Effect:
     ends = sorted(percent(end) for end in gap.interval(0.95)) if gap else [None, None]
     printed = None
     if a.published is not None and b.published:
-        printed = 100 * sign * (a.published - b.published) / abs(b.published)
+        printed = 100 * printed_sign * (a.published - b.published) / abs(b.published)
     return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
 
 

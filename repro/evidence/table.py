@@ -206,6 +206,6 @@ def _row_result(result: RowResult) -> dict[str, Any]:
         "relation": result.relation,
         "published": result.published,
         **_estimate(result.estimate),
-        "scores": [rounded(score) for score in result.scores],
+        "scores": [rounded(score) for score in result.scores()],
         "path": [rounded(value) for value in result.path],
     }

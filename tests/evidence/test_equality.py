@@ -41,14 +41,14 @@ def declare(house, at="2026-01-01T12:00:00Z"):
     path.write_text(f"{HEADER}\n{Line(at, 'declared', f'tests/toy/{test.name}', digest(test))}\n")
 
 
-def runs(house, values, precision=None, **changes):
-    """Records of seeds 51, 52, ... of the recipe or of its runs in another precision."""
+def runs(house, values, precision=None, first=51, **changes):
+    """Records of seeds from the first one on of the recipe or of its runs in another precision."""
     given = [] if precision is None else [("trainer.precision", precision)]
     made = recipe.load_recipe("toy/big", "small", given)
     for number, value in enumerate(values):
         record = make_record("toy/big", 1, value, "small")
         own = {"config": made.config, "config_hash": made.config_hash, "overrides": list(made.overrides)}
-        own |= {"seed": 51 + number, "run_id": made.run_id(51 + number)}
+        own |= {"seed": first + number, "run_id": made.run_id(first + number)}
         own["metrics"] = [Measurement("test/bleu", value, "BLEU", "test", {}, 50)]
         write_record(dataclasses.replace(record, **own | changes), house.results / "runs")
 
@@ -104,6 +104,26 @@ def test_a_pair_must_be_declared_before_its_runs(pair):
     runs(pair, [30.0, 30.1, 30.2], "bf16-mixed", dirty=True)
     assert outcome().verdict == "not a fair test"
     assert outcome().why == "not declared before its first run; not all commits are clean"
+
+
+def test_withdrawn_runs_began_too(pair):
+    declare(pair)
+    runs(pair, [20.0, 20.1, 20.2], finished="2026-01-01T06:00:00Z")
+    for number, record in enumerate(sorted((pair.results / "runs" / "toy").rglob("*.json"))):
+        path = record.relative_to(pair.results / "runs").as_posix()
+        with (pair.results / "runs" / LEDGER).open("a") as file:
+            file.write(f"{Line('2026-01-01T13:00:00Z', 'withdrawn', path, '0' * 64, f'fault {number}')}\n")
+    runs(pair, [30.0, 30.1, 30.2])
+    runs(pair, [30.0, 30.1, 30.2], "bf16-mixed")
+    assert (outcome().verdict, outcome().why) == ("not a fair test", "not declared before its first run")
+
+
+def test_its_seeds_are_not_those_that_the_recipe_judges(pair):
+    pair.test(f"{HEAD}tests:{TEST}{PAIR.replace('51-53', '3-5') % DECLARED}{UNTESTED}")
+    declare(pair)
+    for precision in (None, "bf16-mixed"):
+        runs(pair, [30.0, 30.1, 30.2], precision, first=3)
+    assert (outcome().verdict, outcome().why) == ("not a fair test", "the recipe judges some of its seeds")
 
 
 @pytest.mark.parametrize(

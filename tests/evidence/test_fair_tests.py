@@ -1,12 +1,14 @@
 """The files of declared tests: their schema, what they say of a paper, and what a declaration fixes."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from repro.errors import UserError
 from repro.evidence.fair_tests import BUDGET, FairTest, Tests, check, digest, load_tests
+from repro.evidence.judging.margins import parse_margin
 from repro.evidence.published import Paper, load_paper, load_papers
 from repro.paths import PROJECT
 from repro.recipe import load_recipe
@@ -161,10 +163,11 @@ def fixed(house):
     """The digest of a text, with today's recipes."""
     recipes(house, "big", "base", "small")
 
-    def of(text=TEST, config_of=today, **claim):
-        return digest(
-            parsed(text), load_paper("toy").claims["bigger-is-better"].model_copy(update=claim), config_of
-        )
+    def of(text=TEST, config_of=today, given=None, **claim):
+        paper = load_paper("toy")
+        column = paper.tables["table1"].metrics["bleu"].model_copy(update=given)
+        stated = paper.claims["bigger-is-better"].model_copy(update=claim)
+        return digest(parsed(text), stated, column, config_of)
 
     return of
 
@@ -194,6 +197,16 @@ def test_what_is_claimed_of_the_rows_is_fixed_too(fixed):
     assert fixed(metric="ppl") != fixed()
     swapped = ORDER.replace("{big: toy/big, base: toy/base,", "{base: toy/base, big: toy/big,")
     assert fixed(swapped) != fixed(ORDER)
+
+
+def test_a_margin_of_the_column_is_fixed_where_it_is_not_the_default_of_its_unit(fixed):
+    def with_margin(size):
+        return {
+            "rules": SimpleNamespace(margin=parse_margin({"size": size, "set": "2025-01-01", "reason": "x"}))
+        }
+
+    assert fixed(given=with_margin(0.5)) == fixed()
+    assert fixed(given=with_margin(9.0)) != fixed()
 
 
 def test_labels_an_extension_and_the_writing_of_a_file_change_nothing(fixed):

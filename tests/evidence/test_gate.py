@@ -1,6 +1,7 @@
 """The conditions of the gate, each alone, with figures."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,7 +64,8 @@ def record(name, seed, value, curve=None, lr=0.2, unit="perplexity", protocol=No
     facts = {
         "command": "", "commit": "0" * 40, "dirty": False, "versions": {}, "hardware": {}, "precision": "",
         "parameters": 1, "tokens": 1, "wall_seconds": 1.0, "gpu_hours": 0.0, "peak_bytes": 1,
-        "checkpoint_sha256": None, "outputs_sha256": None, "finished": "2026-01-02T00:00:00Z", "data": {},
+        "checkpoint_sha256": None, "outputs_sha256": None, "data": {},
+        "finished": f"2026-01-0{1 if seed >= 100 else 2}T00:00:00Z",
     }  # fmt: skip
     return RunRecord(
         experiment=f"toy/{name}", scale="small", seed=seed, run_id="", config_hash="", steps=STEPS,
@@ -319,15 +321,33 @@ def test_tuning_runs_differ_from_the_judged_ones_in_nothing_else(changes):
 
 
 def test_only_the_seeds_of_the_sweep_count():
-    other = row("long", 50.0)
-    better = record("long", 101, 10.0, lr=0.1)
-    assert unmet(GateRow("long", other.measured, [*other.tuning, better]), row("short", 60.0)) == {}
-    result = unmet(
-        GateRow("long", other.measured, [*other.tuning, better]),
-        row("short", 60.0),
-        test=fair_test(tuned=SWEEP | {"seeds": "100-101"}),
-    )
-    assert result == {"tuned": "long: model.lr is 0.2, the best was 0.1"}
+    second = {0.1: 10.0, 0.2: 50.0, 0.3: 60.0}
+    rows = [row("long", 50.0), row("short", 60.0)]
+    rows = [
+        replace(r, tuning=[*r.tuning, *(record(r.name, 101, v, lr=lr) for lr, v in second.items())])
+        for r in rows
+    ]
+    assert unmet(*rows) == {}
+    both = fair_test(tuned=SWEEP | {"seeds": "100-101"})
+    assert "long: model.lr is 0.2, the best was 0.1" in unmet(*rows, test=both)["tuned"]
+    lacking = replace(rows[0], tuning=rows[0].tuning[:-1])
+    assert "long: no tuning run with model.lr 0.3" in unmet(lacking, rows[1], test=both)["tuned"]
+
+
+@pytest.mark.parametrize("wrong", [{"dirty": True}, {"dirty": None}, {"finished": "2026-01-02T00:00:01Z"}])
+def test_tuning_runs_are_clean_and_end_before_the_first_judged_one_begins(wrong):
+    made = row("long", 50.0)
+    tuning = [
+        replace(one, **wrong) if one.config["model"]["init_args"]["lr"] == 0.3 else one for one in made.tuning
+    ]
+    result = unmet(replace(made, tuning=tuning), row("short", 60.0))
+    assert result == {"tuned": "long: no tuning run with model.lr 0.3"}
+
+
+def test_the_first_tuning_run_of_a_value_and_seed_counts():
+    made = row("long", 50.0)
+    again = replace(record("long", 100, 10.0, lr=0.1), finished="2026-01-01T09:00:00Z")
+    assert unmet(replace(made, tuning=[again, *made.tuning]), row("short", 60.0)) == {}
 
 
 def test_a_value_that_was_not_swept_is_not_the_best():
@@ -349,11 +369,12 @@ def test_settings_of_the_paper_are_tuned_at_its_scale_only(tuned, scale, why):
 
 def test_where_nothing_is_trained_nothing_has_to_settle():
     test = fair_test(tuned="nothing", competent=None)
-    assert list(judged(row("long", 50.0, []), row("short", 60.0, []), test=test)) == [
-        "declared",
-        "column",
-        "room",
-    ]
+    rows = row("long", 50.0, []), row("short", 60.0, [])
+    assert unmet(*rows, test=test) == {"tuned": "tuned: nothing, but 100 updates were made"}
+    for one in rows:
+        for record, _ in one.measured:
+            record.steps = 1
+    assert list(judged(*rows, test=test)) == ["declared", "column", "room"]
 
 
 # --- how often ----------------------------------------------------------------------------------------------

@@ -131,6 +131,15 @@ def test_an_extension_is_declared_before_its_seeds_run(house, early):
     assert early or outcome().why.startswith("declared (extension 20")
 
 
+def test_an_extension_cannot_be_taken_back(house):
+    text = TEST.replace("measured:", "extended_to: 1-5\n    measured:")
+    run_rows(house, text=text, **FAIR)
+    append_missing(house.results / "runs")
+    change(house, "    extended_to: 1-5\n", "")
+    assert outcome().verdict == "not a fair test"
+    assert outcome().why.startswith("declared (with another text")
+
+
 # --- changed after the declaration --------------------------------------------------------------------------
 
 

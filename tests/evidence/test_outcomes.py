@@ -213,6 +213,12 @@ def test_an_extended_test_is_judged_when_all_its_seeds_have_run(house):
     assert outcome().verdict == "no clear order"
 
 
+def test_only_an_open_result_is_extended(house):
+    text = TEST.replace("measured:", "extended_to: 1-6\n    measured:")
+    run_rows(house, text=text, big=[33, 33.1, 33.2, 20, 40, 9], base=[30, 30.1, 30.2, 33, 30, 30])
+    assert outcome().verdict == "same order"
+
+
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
@@ -221,6 +227,15 @@ def test_effects_are_in_per_cent_of_the_second_row_beside_the_papers(house):
     (effect,) = outcome().effects
     assert (effect.rows, effect.ours) == (("big", "base"), pytest.approx(10.0))
     assert effect.low < 10.0 < effect.high
+    assert effect.published == pytest.approx(100 * 2 / 28)
+
+
+def test_the_papers_effect_has_the_direction_of_its_own_column(house):
+    run_rows(
+        house, text=TEST.replace("measured:", "better: lower\n    measured:"), big=around(30), base=around(33)
+    )
+    (effect,) = outcome().effects
+    assert effect.ours > 0
     assert effect.published == pytest.approx(100 * 2 / 28)
 
 
@@ -247,7 +262,8 @@ def test_the_gate_knows_the_tuning_runs_of_each_row(house):
         for width in (1, 2, 3):
             house.recipe(name, scale="small", width=width)
             curve = {"val/bleu": [[100, 10.0 if width == 2 else 9.0]]}
-            house.record(f"toy/{name}", 100, 9.0, "small", overrides=[f"--model.width={width}"], curves=curve)
+            changes = {"overrides": [f"--model.width={width}"], "finished": "2026-01-01T00:00:00Z"}
+            house.record(f"toy/{name}", 100, 9.0, "small", curves=curve, **changes)
         house.recipe(name, scale="small", width=2)
     assert (outcome().verdict, outcome().why) == ("same order", "")
 

@@ -13,8 +13,8 @@ from repro.models import Bert, Body, Classifier, Gpt2, Recurrent, VisionTransfor
 from repro.models.classifier import groups
 from repro.nn import (
     Blocks,
-    FeedForward,
     Concatenated,
+    FeedForward,
     FullAttention,
     LayerPositions,
     NoPositions,

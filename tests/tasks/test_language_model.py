@@ -227,9 +227,9 @@ def test_a_mixer_that_keeps_everything_beside_a_memory_is_refused() -> None:
     net.stack.layers[1]["mix"].body = FullAttention(8, 2).double()
     with pytest.raises(ValueError, match="FullAttention keeps every earlier token"):
         task(net, Protocol(seq_len=4))
+    mixed = network(0)
+    mixed.stack.layers[1]["mix"].body = FullAttention(8, 2).double()
     with pytest.raises(ValueError, match="FullAttention keeps every earlier token"):
-        mixed = network(0)
-        mixed.stack.layers[1]["mix"].body = FullAttention(8, 2).double()
         task(mixed, Protocol(seq_len=4, mem_len=4))
     net.stack.layers[0]["mix"].body = FullAttention(8, 2).double()
     task(net, Protocol(seq_len=4))

@@ -125,7 +125,7 @@ def _rows(one: Tested) -> Grid:
     """The runs of the test, in the order of the paper, best first."""
     rows = []
     for s, effect in zip_longest(one.results, one.effects):
-        seeds = f"{len(s.scores)} of {len(one.test.seeds_of(s.row))}"
+        seeds = f"{len(s.scores())} of {len(one.test.seeds_of(s.row))}"
         ours = f"{text.plus_minus(s.estimate)} {one.unit if s.estimate else ''}".strip()
         ahead = effect_words(effect) if effect else text.NOTHING
         cells = (s.label, s.relation, text.printed(s.published), ours, seeds, ahead)
