@@ -14,18 +14,18 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1949,
+    "cli": 1966,
     "data": 5370,
     "evidence": 2428,
-    "experiment": 2666,
-    "launch": 2196,
+    "experiment": 2670,
+    "launch": 2206,
     "mirror": 411,
     "models": 1147,
     "nn": 4580,
     "report": 2135,
     "repro": 1422,
     "tasks": 3195,
-    "training": 878,
+    "training": 880,
     "verify": 153,
 }
 

@@ -88,7 +88,7 @@ def _dispatch(words: list[str]) -> int:
         import argcomplete
 
         argcomplete.autocomplete(parser)
-    args, extras = parser.parse_known_args(words)
+    args, extras = parser.parse_known_args(runs.joined(words))
     args.command = shlex.join(["repro", *words])
     if hasattr(args, "overrides"):
         args.overrides = runs.parse_overrides(extras, _options(parser, words), args)

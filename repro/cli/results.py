@@ -110,7 +110,7 @@ def list_recipes(args: argparse.Namespace) -> None:
     most = math.inf
     if args.fits is not None:
         units = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0}
-        if not (match := re.fullmatch(r"([0-9.]{1,9})([smh])", args.fits)):
+        if not (match := re.fullmatch(r"(\d{1,6}(?:\.\d{1,3})?)([smh])", args.fits)):
             raise UserError(f"--fits: {args.fits!r} is not a time; write it like 10m, 2h or 30s")
         most = float(match[1]) * units[match[2]]
     rows = []

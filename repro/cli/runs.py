@@ -90,7 +90,7 @@ def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> li
     for word in words:
         key, _, text = word.removeprefix("--").partition("=")
         values = parse_yaml(f"[{text}]", f"--grid {word}")
-        if "." not in key or not values:
+        if not is_setting(f"--{key}") or not values:
             raise UserError(
                 f"--grid {word}: write a key of the recipe and values, model.optimizer.lr=1e-3,1e-2"
             )
@@ -129,8 +129,7 @@ def parse_overrides(
     pairs = []
     words = iter(extras)
     for word in words:
-        section = word.partition("=")[0] in ("--compile", "--matmul_precision")  # sections without keys
-        if not word.startswith("--") or not (section or "." in word):
+        if not is_setting(word):
             close = _keys_ending(word, args) or (nearest(word, options) if word.startswith("--") else "")
             raise UserError(
                 f"unknown argument {word!r}{close}; a key of the recipe is given in full, like --trainer.max_steps 10; "
@@ -143,6 +142,24 @@ def parse_overrides(
                 raise UserError(f"{word} needs a value")
         pairs.append((key, parse_yaml(text, word)))
     return pairs
+
+
+def is_setting(word: str) -> bool:
+    """Whether an argument names a key of a recipe: ``--trainer.max_steps``, or a section without keys."""
+    key = word.partition("=")[0]
+    return key.startswith("--") and ("." in key or key in ("--compile", "--matmul_precision"))
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """The arguments with each dotted key and its value as one, so that an experiment may stand behind them."""
+    result: list[str] = []
+    for word in words:
+        before = result[-1] if result else ""
+        if before.startswith("--") and "." in before and "=" not in before and not word.startswith("--"):
+            result[-1] += f"={word}"
+        else:
+            result.append(word)
+    return result
 
 
 def _keys_ending(word: str, args: argparse.Namespace | None) -> str:
@@ -232,6 +249,10 @@ def run_grid(args: argparse.Namespace) -> int:
         choice = SeedChoice(1) if args.seed is None else SeedChoice(named=(args.seed,))
     points = [load_recipe(args.experiment, args.scale, p) for p in parse_grid(args.grid, args.overrides)]
     chosen = [(recipe, seed) for recipe in points for seed in choice.select(recipe.seeds)]
+    from repro.experiment.build import build
+
+    for recipe in points:  # a wrong value of the last point is found before the first one trains
+        build(recipe, meta=True)
     runs = []
     for recipe, seed in chosen:
         words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
@@ -374,8 +395,8 @@ def reproduce_all(args: argparse.Namespace) -> int:
     from repro.launch.slurm.chain import needed
     from repro.launch.targets import not_judged
 
-    if args.list and args.targets:
-        raise UserError(f"--list {args.list} and targets exclude each other; add the targets to the file")
+    if args.list and (args.targets or (args.scale, args.seeds) != ("paper", "3")):
+        raise UserError(f"--list {args.list} excludes targets, --scale and --seeds; write them into the file")
     if args.hours is not None and not args.hours > 0:
         raise UserError(f"--hours must be above 0, not {args.hours:g}")
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})

@@ -114,7 +114,8 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
             return files[-1].parents[name.count("/")]
     if word in experiments():
         raise UserError(
-            f"{word} has no run with weights here; make one: repro run {word} --scale {scale or 'cpu'}"
+            f"{word} has no run with weights here{'' if seed is None else f' on seed {seed}'}; make one: "
+            f"repro run {word} --scale {scale or 'cpu'}{'' if seed is None else f' --seed {seed}'}"
         )
     raise UserError(f"no run {word!r}{nearest(word, experiments())}; `repro run EXPERIMENT` makes one")
 
@@ -257,6 +258,9 @@ def draw_attention(trained: Trained, line: str, translation: str) -> bytes:
     return attention_sheet(trained.task.net, trained.tokenizer, *ids)
 
 
+LONGEST = 1_000_000  # tokens that are sampled at once
+
+
 @dataclass(frozen=True)
 class Sampling:
     """Settings of the sampling of tokens; see :func:`repro.models.generate.sample`.
@@ -277,8 +281,8 @@ class Sampling:
             raise UserError(f"--top-k must be at least 1, not {self.top_k}")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"--top-p must be above 0 and at most 1, not {self.top_p}")
-        if self.max_new < 1:
-            raise UserError(f"--max-new must be at least 1, not {self.max_new}")
+        if not 1 <= self.max_new <= LONGEST:
+            raise UserError(f"--max-new must be from 1 to {LONGEST:,}, not {self.max_new}")
 
 
 def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, seed: int) -> list[str]:

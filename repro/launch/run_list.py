@@ -34,7 +34,17 @@ def read_list(path: Path) -> list[ListEntry]:
         UserError: no such file, or an entry that is none.
     """
     try:
-        return [ListEntry(**entry) for entry in read_yaml(path)]
+        entries = [ListEntry(**entry) for entry in read_yaml(path)]
+        for entry in entries:
+            if not (
+                isinstance(entry.targets, list)
+                and entry.targets
+                and all(isinstance(t, str) for t in entry.targets)
+            ):
+                raise TypeError(f"targets must be a list of names, not {entry.targets!r}")
+            if not isinstance(entry.set, dict):
+                raise TypeError(f"set must be a mapping of keys to values, not {entry.set!r}")
+        return entries
     except TypeError as error:
         raise UserError(f"{path}: an entry is {{targets: [...], scale, seeds, set: {{}}}}: {error}") from None
 

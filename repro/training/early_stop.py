@@ -1,5 +1,6 @@
 """Ending training early, by a validation metric: it is good enough, or no longer improves."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,8 @@ class StopRule:
     def is_met(self, values: Sequence[float]) -> bool:
         """Whether training ends after these validations, oldest first."""
         if self.patience is not None:
-            best = min(range(len(values)), key=values.__getitem__, default=0)  # the first of equal values
+            finite = [value if math.isfinite(value) else math.inf for value in values]
+            best = min(range(len(finite)), key=finite.__getitem__, default=0)  # the first of equal values
             return len(values) - 1 - best >= self.patience
         least, latest = self.at_least, values[-self.validations :]
         return least is not None and len(latest) == self.validations and min(latest) >= least

@@ -159,6 +159,18 @@ def test_reproduce_makes_the_runs_of_a_list_in_its_order(workshop: Workshop, ask
     assert asked[0] == [tiny_words(101, steps), tiny_words(102, steps), tiny_words(1)]
 
 
+def test_a_grid_with_a_wrong_value_begins_nothing(workshop: Workshop, asked: Asked) -> None:
+    words = ("run", TINY, "--scale", "cpu", "--grid", "trainer.max_steps=1,none")
+    call(*words).refused("max_steps", "none")
+    assert asked[0] == []
+
+
+def test_settings_may_stand_before_the_experiment(workshop: Workshop, asked: Asked) -> None:
+    output = call("run", "--trainer.max_steps", "1", "--scale", "cpu", TINY, "--seeds", "1-1")
+    assert output.code == 0, output.err
+    assert asked[0] == [tiny_words(1, "--trainer.max_steps=1")]
+
+
 def test_after_the_hours_the_run_is_stopped_and_no_other_is_begun(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,7 +196,12 @@ def test_no_run_is_begun_after_the_hours(workshop: Workshop, asked: Asked) -> No
         ("targets: [x]", (), ["list.yaml", "targets: [...]"]),
         ("5", (), ["list.yaml", "targets: [...]"]),
         ("- {targets: [admin/nothing]}", (), ["unknown target 'admin/nothing'"]),
-        ("[]", (TINY,), ["list.yaml", "exclude each other"]),
+        ("- {targets: []}", (), ["list.yaml", "targets must be a list of names, not []"]),
+        ("- {targets: toy/tiny}", (), ["list.yaml", "targets must be a list of names, not 'toy/tiny'"]),
+        ("- {targets: [toy/tiny], set: [a]}", (), ["list.yaml", "set must be a mapping", "['a']"]),
+        ("[]", (TINY,), ["list.yaml", "excludes targets"]),
+        ("[]", ("--seeds", "1"), ["list.yaml", "--seeds"]),
+        ("[]", ("--scale", "cpu"), ["list.yaml", "--scale"]),
         ("[]", ("--hours", "0"), ["--hours must be above 0"]),
     ],
 )

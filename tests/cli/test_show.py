@@ -147,4 +147,5 @@ def test_recipes_are_listed_by_time_with_their_data(monkeypatch: pytest.MonkeyPa
     assert "attention-is-all-you-need/big@en-de" not in rows
     assert "repro data prepare enwik8 --level bytes" in call("recipes").out
     call("recipes", "--fits", "soon").refused("'soon'", "10m")
+    call("recipes", "--fits", "1.2.3h").refused("'1.2.3h'", "10m")
     call("recipes", "--scale", "cpu", "--fits", "1s").refused("no recipe")

@@ -77,6 +77,16 @@ def test_a_finished_run_is_not_run_again(workshop: Workshop, monkeypatch: pytest
     assert run(tiny(), seed=1, command="x").to_json() == first.to_json()
 
 
+def test_a_run_that_another_process_finished_meanwhile_is_not_run_again(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, read_record = run(tiny(), 1, "x"), running.finished_record
+    answers = iter([None])  # before the wait for the folder
+    monkeypatch.setattr(running, "finished_record", lambda folder: next(answers, read_record(folder)))
+    monkeypatch.setattr(running, "start", lambda *_: pytest.fail("it runs again"))
+    assert run(tiny(), 1, "x") == first
+
+
 def test_mixed_precision_trains_decodes_and_says_so(workshop: Workshop) -> None:
     exact, rough = (run(tiny(**more), 1, "x") for more in ({}, {"trainer.precision": "bf16-mixed"}))
     assert (exact.precision, rough.precision) == ("32-true", "bf16-mixed")

@@ -1,5 +1,7 @@
 """Training ends early by its rule."""
 
+import math
+
 import pytest
 
 from repro.training.callbacks import Curves
@@ -41,6 +43,7 @@ def test_training_ends_where_enough_validations_in_a_row_are_good(
         (2, [5, 4, 6, 3, 4, 3, 0, 0], 6),
         (3, [5, 6, 6, 4, 6, 6, 3, 9], 8),
         (7, [1, 2, 2, 2, 2, 2, 2, 2], 8),
+        (2, [math.nan, 6, 5, 4, 5, math.nan, 0, 0], 6),  # what is no number is no best one
     ],
 )
 def test_training_ends_where_it_no_longer_improves(patience: int, values: list[float], step: int) -> None:
