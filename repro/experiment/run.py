@@ -79,7 +79,8 @@ def run(
     quiet()
     with contextlib.nullcontext(request) if request else StopRequest() as stop, claimed(folder):
         current = prepare(recipe, seed, stop)
-        if current.trainer.world_size == 1 and (done := finished_record(folder)):  # by the process that had the folder
+        done = finished_record(folder) if current.trainer.world_size == 1 else None
+        if done is not None:  # another process had the folder until now
             return done
         resume = ready(current, accept_changes)
         if not (keep or is_trial(current)):
