@@ -53,6 +53,16 @@ class SeedChoice:
         return self.named or judged[: self.count]
 
 
+def require_seed(seed: int) -> None:
+    """Refuses a seed that no generator takes.
+
+    Raises:
+        UserError: names the seed and the range.
+    """
+    if not 0 <= seed <= LARGEST:
+        raise UserError(f"--seed must be from 0 to {LARGEST}, not {seed}")
+
+
 def parse_seeds(text: str) -> tuple[int, ...]:
     """Seeds in the order named: ``11-15`` or ``1-3,7``.
 

@@ -11,7 +11,7 @@ from repro.cli.arguments import Verbs, add, experiments_and_papers
 from repro.errors import UserError
 from repro.recipe import SCALES
 from repro.record import write_atomic
-from repro.seeds import LARGEST
+from repro.seeds import require_seed
 
 
 def register(verbs: Verbs) -> None:
@@ -122,8 +122,7 @@ def generate_lines(args: argparse.Namespace) -> None:
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
     if args.samples < 1:
         raise UserError(f"--samples must be at least 1, not {args.samples}")
-    if not 0 <= args.seed <= LARGEST:
-        raise UserError(f"--seed must be from 0 to {LARGEST}, not {args.seed}")
+    require_seed(args.seed)
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     for number, (line,) in enumerate(batches(1), 1):
         try:

@@ -31,7 +31,7 @@ from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, U
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.record import RECORD_FILE, RunRecord, finished_record, read_records, write_atomic
-from repro.seeds import LARGEST, SeedChoice, unjudged
+from repro.seeds import SeedChoice, require_seed, unjudged
 from repro.training.stop_request import StopRequest
 from repro.yamls import flatten, parse_yaml, short
 
@@ -208,8 +208,8 @@ def show_params(args: argparse.Namespace) -> None:
 
 def run_one(args: argparse.Namespace) -> int:
     seed = args.seed
-    if seed is not None and not 0 <= seed <= LARGEST:
-        raise UserError(f"--seed must be from 0 to {LARGEST}, not {seed}")
+    if seed is not None:
+        require_seed(seed)
     recipe = recipe_of(args)
     if args.seeds is not None or args.grid:
         return run_grid(args)
@@ -249,10 +249,11 @@ def run_grid(args: argparse.Namespace) -> int:
         choice = SeedChoice(1) if args.seed is None else SeedChoice(named=(args.seed,))
     points = [load_recipe(args.experiment, args.scale, p) for p in parse_grid(args.grid, args.overrides)]
     chosen = [(recipe, seed) for recipe in points for seed in choice.select(recipe.seeds)]
-    from repro.experiment.build import build
+    if args.grid:  # a wrong value of the last point is found before the first one trains
+        from repro.experiment.build import build
 
-    for recipe in points:  # a wrong value of the last point is found before the first one trains
-        build(recipe, meta=True)
+        for recipe in points:
+            build(recipe, meta=True)
     runs = []
     for recipe, seed in chosen:
         words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
