@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain, count, islice, pairwise
+from itertools import accumulate, chain, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -80,12 +80,22 @@ def pieces_of(documents: Sequence[Document], split: str | None = None) -> Iterat
                 yield Piece(block.encode())
             continue
         with open_packed(document) if isinstance(document, Path) else io.BytesIO(document) as file:
-            n, begins = count(1), True
+            lines_before, begins = 0, True
             while text := file.read(PIECE_BYTES) + file.readline():
-                for line in io.BytesIO(text) if split else ():
-                    decoded(line, f"{document if isinstance(document, Path) else split}, line {next(n)}")
+                if split and not _is_utf8(text):
+                    for number, line in enumerate(io.BytesIO(text), lines_before + 1):
+                        decoded(line, f"{document if isinstance(document, Path) else split}, line {number}")
+                lines_before += text.count(b"\n")
                 yield Piece(text, begins)
                 begins = False
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def articles(pieces: Iterable[Piece]) -> Iterator[Piece]:
