@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 411,
     "models": 1147,
     "nn": 4580,
-    "report": 2135,
+    "report": 2136,
     "repro": 1425,
     "tasks": 3195,
     "training": 880,

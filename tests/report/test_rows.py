@@ -1,5 +1,7 @@
 """Panels in which rows are compared."""
 
+from dataclasses import replace
+
 import pytest
 
 from repro.record import Measurement
@@ -73,6 +75,7 @@ def test_training_loss_and_validation_scores_with_one_way_to_count_bleu(seeds):
     names = ("val/bleu", "val/bleu_intl", "val/bleu_tokenised", "train/lr", "test/x", "train/loss", "val/odd")
     (record,) = seeds({"curves": {name: [[0, 1.0]] for name in names} | {"val/none": []}})
     assert metrics_of([record]) == ["train/loss", "val/bleu", "val/odd"]
+    assert metrics_of([replace(record, steps=1)]) == []
     (record,) = seeds({"curves": {"val/bleu_intl": [[0, 1.0]]}, "finished": "2026-05-01T00:00:00Z"})
     assert metrics_of([record]) == ["val/bleu_intl"]
 

@@ -57,8 +57,12 @@ def sweep_panel(rows: Rows, sweep: Measured) -> Panel:
 
 
 def metrics_of(records: Iterable[RunRecord]) -> list[str]:
-    """The curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first."""
-    names = {name for record in records for name, curve in record.curves.items() if _is_drawn(curve)}
+    """The curves worth a panel: the training loss, then the validation scores; of the ways to count BLEU the first.
+
+    A run of one update has none.
+    """
+    trained = [record for record in records if record.steps > 1]
+    names = {name for record in trained for name, curve in record.curves.items() if _is_drawn(curve)}
     drawn = (name for name in names if name == "train/loss" or name.startswith("val/"))
     return sorted(n for n in drawn if not (n.startswith(VARIANTS) and VARIANTS.removesuffix("_") in names))
 
