@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.process import BaseProcess
@@ -249,11 +249,8 @@ def run_grid(args: argparse.Namespace) -> int:
         choice = SeedChoice(1) if args.seed is None else SeedChoice(named=(args.seed,))
     points = [load_recipe(args.experiment, args.scale, p) for p in parse_grid(args.grid, args.overrides)]
     chosen = [(recipe, seed) for recipe in points for seed in choice.select(recipe.seeds)]
-    if args.grid:  # a wrong value of the last point is found before the first one trains
-        from repro.experiment.build import build
-
-        for recipe in points:
-            build(recipe, meta=True)
+    if args.grid:
+        require_buildable(points)
     runs = []
     for recipe, seed in chosen:
         words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
@@ -263,6 +260,18 @@ def run_grid(args: argparse.Namespace) -> int:
         ids = dict.fromkeys(recipe.run_id(seed) for recipe, seed in chosen)
         print(f"compare  `repro compare {' '.join(ids)}`")
     return code
+
+
+def require_buildable(recipes: Iterable[Recipe]) -> None:
+    """Builds each recipe on the meta device: a wrong setting of the last run is found before the first one trains.
+
+    Raises:
+        UserError: names the setting.
+    """
+    from repro.experiment.build import build
+
+    for recipe in recipes:
+        build(recipe, meta=True)
 
 
 def run_words(experiment: str, scale: str, seed: int, settings: Sequence[str] = ()) -> list[str]:
@@ -405,6 +414,9 @@ def reproduce_all(args: argparse.Namespace) -> int:
         read_list(args.list) if args.list else [ListEntry(targets, args.scale, args.seeds)]
     )
     todo = needed(specs, queued={})
+    changed = dict.fromkeys((s.experiment, s.scale, s.settings) for s in todo.specs if s.settings)
+    if changed:
+        require_buildable(load_recipe(e, scale, parse_overrides([*words])) for e, scale, words in changed)
     recorded, first = sum(spec.done for spec in specs), len(todo.added)
     before = f", {first} of them because others start from them" if first else ""
     print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")

@@ -165,6 +165,20 @@ def test_a_grid_with_a_wrong_value_begins_nothing(workshop: Workshop, asked: Ask
     assert asked[0] == []
 
 
+@pytest.mark.parametrize("setting", ["trainer.max_steps: none", "trainer.no_such_key: 1"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_a_list_with_a_wrong_setting_begins_nothing(
+    workshop: Workshop, asked: Asked, setting: str, more: list[str]
+) -> None:
+    Path("list.yaml").write_text(
+        f"- {{targets: [{TINY}], scale: cpu, seeds: 1}}\n"
+        f"- {{targets: [{TINY}], scale: cpu, seeds: 101-101, set: {{{setting}}}}}\n"
+    )
+    key = setting.partition(":")[0].rpartition(".")[2]
+    call("reproduce", "--list", "list.yaml", *more).refused(key)
+    assert asked[0] == []
+
+
 def test_settings_may_stand_before_the_experiment(workshop: Workshop, asked: Asked) -> None:
     output = call("run", "--trainer.max_steps", "1", "--scale", "cpu", TINY, "--seeds", "1-1")
     assert output.code == 0, output.err
