@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from repro import __version__
 from repro.cli import cluster, cost, data, infer, jobs, mirror, native, results, runs, show, start, verify
@@ -20,7 +20,13 @@ FEW = 6  # choices that are listed whole in an error
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line with the nearest spelling, without the usage."""
+    """An argument parser whose errors are one line with the nearest spelling, without the usage.
+
+    Options are written in full: the beginning of one may be another verb's option.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice" in message and "(choose from" in message:

@@ -151,11 +151,11 @@ def is_setting(word: str) -> bool:
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """The arguments with each dotted key and its value as one, so that an experiment may stand behind them."""
+    """The arguments with each key of a recipe and its value as one, so that an experiment may stand behind them."""
     result: list[str] = []
     for word in words:
         before = result[-1] if result else ""
-        if before.startswith("--") and "." in before and "=" not in before and not word.startswith("--"):
+        if is_setting(before) and "=" not in before and not word.startswith("--"):
             result[-1] += f"={word}"
         else:
             result.append(word)

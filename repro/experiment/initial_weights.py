@@ -14,6 +14,7 @@ from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
 from repro.record import finished_record
 from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
+from repro.training.saving import Checkpoints
 
 _BODY = "net.body."
 
@@ -86,11 +87,12 @@ def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str
     return {"weights": name, "sha256": opened.sha256, "revision": opened.revision or "unpinned"}
 
 
-def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
+def go_on_from(recipe: Recipe, seed: int, max_steps: int, plan: Checkpoints) -> Resume:
     """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
 
     Raises:
-        UserError: it is missing or damaged, or leaves nothing to train.
+        UserError: it is missing or damaged, leaves nothing to train, or the average of the last checkpoints would begin
+            before it.
     """
     before = load_recipe(str(recipe.start_from), recipe.scale)
     folder = before.run_dir(seed) / "checkpoints"
@@ -106,5 +108,11 @@ def go_on_from(recipe: Recipe, seed: int, max_steps: int) -> Resume:
         raise UserError(
             f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)}: "
             f"set trainer.max_steps above it, not to {max_steps}"
+        )
+    if plan.averaged(max_steps)[0] <= step_of(path):
+        raise UserError(
+            f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)} and would average its "
+            f"checkpoints from step {plan.averaged(max_steps)[0]} on; lower checkpoints.average_last, "
+            f"{plan.average_last}, or checkpoints.every_steps, {plan.every_steps}"
         )
     return Resume(path, step_of(path))

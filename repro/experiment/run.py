@@ -146,7 +146,9 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         )
         if current.recipe.start_with != "everything":
             return resume
-        before = by_rank_0(lambda: go_on_from(current.recipe, current.seed, current.steps))
+        before = by_rank_0(
+            lambda: go_on_from(current.recipe, current.seed, current.steps, current.saver.plan)
+        )
         assert before.path is not None
         current.saver.resumed_from = before.step
         current.curves.source = before.path.parent.parent / EVENTS_FILE

@@ -24,7 +24,7 @@ from repro.models import EncoderDecoder
 from repro.models.generate import continue_prompt, sample
 from repro.nn.layers.folding import fold
 from repro.nn.layers.shortcut import weighted_stacks
-from repro.nn.positions.positions import longest_window
+from repro.nn.positions.positions import longest_window, restart_each
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory_settings
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
@@ -122,8 +122,12 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
 
 def _saved(folder: Path) -> list[Path]:
     """The sound checkpoints of a run: those of the last steps, then the best of the validations."""
-    place = folder / "checkpoints"
-    return [path for path in (*checkpoints(place), *best_checkpoints(place)) if fault(path) is None]
+    best = [path for path in best_checkpoints(folder / "checkpoints") if fault(path) is None]
+    return [*_whole(folder), *best]
+
+
+def _whole(folder: Path) -> list[Path]:
+    return [path for path in checkpoints(folder / "checkpoints") if fault(path) is None]
 
 
 def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -141,6 +145,10 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
         print(f"{folder} is not finished: weights of {path.name}", file=sys.stderr)
     loaded = checkpoint.read(path)
     if path.name != MODEL_FILE:
+        if checkpoint.STAMP not in loaded and (
+            whole := _whole(folder)
+        ):  # Lightning lets no callback mark the best
+            loaded[checkpoint.STAMP] = checkpoint.read(whole[-1], mmap=True)[checkpoint.STAMP]
         begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
         loaded["config"] = next(begun, {})
     loaded.setdefault("config", {})
@@ -220,6 +228,7 @@ def load_trained(
         with contextlib.suppress(ValueError):  # bodies that cannot be folded work unchanged
             task.net = fold(task.module)
     task.eval().requires_grad_(False)
+    restart_each(task.module, data.get("seq_len", 0))
     if compiled:
         compile_decoding(task)
     return Trained(
@@ -301,9 +310,10 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
     )
     if isinstance(net, EncoderDecoder):
         source, lengths = trained.sources([line] * samples)
-        state = net.start(source, lengths, capacity=sampling.max_new)
+        max_new = min(sampling.max_new, longest_window(net) or sampling.max_new)
+        state = net.start(source, lengths, capacity=max_new)
         first = torch.full((samples,), tokenizer.bos_id)
-        drawn = draw(net, state, first, sampling.max_new, tokenizer.eos_id)
+        drawn = draw(net, state, first, max_new, tokenizer.eos_id)
         rows = [ids[:length] for ids, length in zip(drawn.ids.tolist(), drawn.lengths.tolist(), strict=True)]
         return [one_line(tokenizer.decode(ids)) for ids in rows]
     if isinstance(trained.task, DialogueModel):

@@ -14,11 +14,11 @@ from repro.experiment import checkpoint
 from repro.experiment.build import build_task
 from repro.experiment.trained import best_translations, load_trained
 from repro.models.generate import Hypotheses
-from repro.nn import ResidualStack
+from repro.nn import Added, ResidualStack
 from repro.recipe import load_recipe
 from repro.training.checkpoints import read
 from tests.conftest import TrainedRun
-from tests.workshop import PAPER, RECIPE, TINY, Workshop, call
+from tests.workshop import PAPER, RECIPE, STREAM_RECIPE, TINY, Workshop, call
 
 LINES = "forty-two\nthe third of May\nseventeen\nnine hundred and one\n"
 
@@ -146,7 +146,11 @@ def language_model(run: TrainedRun, name: str = "lm") -> Path:
     """Writes a run folder with a decoder-only model of random weights."""
     text = RECIPE.replace("EncoderDecoder", "DecoderLM").replace("        encoder_layers: 1\n", "")
     text = text.replace("decoder_layers: 1", "n_layers: 1")
-    text = "\n".join(line for line in text.splitlines() if "cross:" not in line) + "\n"
+    return untrained(run, name, "\n".join(line for line in text.splitlines() if "cross:" not in line) + "\n")
+
+
+def untrained(run: TrainedRun, name: str, text: str) -> Path:
+    """Writes a run folder with random weights."""
     run.workshop.recipe(text, name=name)
     recipe = load_recipe(f"{PAPER}/{name}")
     torch.manual_seed(0)
@@ -172,6 +176,25 @@ def test_a_language_model_continues_prompts_and_does_not_translate(own_run: Trai
     assert lines[0].startswith("forty-two")
     assert output.out.count("forty-two") >= 3
     call("translate", str(folder), stdin=b"one\n").refused("language model", "repro generate")
+
+
+def test_positions_that_restart_with_each_block_do_so_in_a_continuation(own_run: TrainedRun) -> None:
+    positions = "{class_path: repro.nn.Added, init_args: {restart: true}}"
+    text = STREAM_RECIPE.replace("positions: repro.nn.NoPositions", f"positions: {positions}")
+    loaded = load_trained(str(untrained(own_run, "stream", text)))
+    (added,) = (module for module in loaded.task.modules() if isinstance(module, Added))
+    assert added.block == loaded.seq_len == 4
+
+
+def test_a_sample_of_a_translation_has_no_more_tokens_than_learned_positions(own_run: TrainedRun) -> None:
+    table = "{class_path: repro.nn.LearnedPositions, init_args: {max_length: 64}}"
+    positions = f"positions: {{class_path: repro.nn.Added, init_args: {{table: {table}}}}}"
+    folder = untrained(
+        own_run,
+        "learned",
+        RECIPE.replace("        encoder_layers: 1\n", f"        encoder_layers: 1\n        {positions}\n"),
+    )
+    assert call("generate", str(folder), stdin=b"forty-two\n").code == 0
 
 
 def test_padding_and_batch_mates_change_nothing(trained: TrainedRun) -> None:

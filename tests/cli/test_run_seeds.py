@@ -179,6 +179,14 @@ def test_a_list_with_a_wrong_setting_begins_nothing(
     assert asked[0] == []
 
 
+@pytest.mark.parametrize("words", [("reproduce",), ("submit", "--cluster", "site")])
+def test_an_option_of_another_verb_is_not_the_beginning_of_one(
+    workshop: Workshop, asked: Asked, words: tuple[str, ...]
+) -> None:
+    call(*words, TINY, "--scale", "cpu", "--seed", "7").refused("'--seed'", "--seeds")
+    assert asked[0] == []
+
+
 def test_settings_may_stand_before_the_experiment(workshop: Workshop, asked: Asked) -> None:
     output = call("run", "--trainer.max_steps", "1", "--scale", "cpu", TINY, "--seeds", "1-1")
     assert output.code == 0, output.err

@@ -91,6 +91,26 @@ def test_a_checkpoint_of_an_unfinished_run_translates(own_run: TrainedRun) -> No
     assert call("generate", TINY, "--max-new", "3", stdin=b"seventeen\n").code == 0
 
 
+def test_the_best_checkpoint_of_an_unfinished_run_translates(workshop: Workshop) -> None:
+    words = (
+        "--scale",
+        "cpu",
+        "--seed",
+        "101",
+        "--checkpoints.best",
+        "val/loss",
+        "--checkpoints.average_last",
+        "1",
+    )
+    assert call("run", TINY, *words).code == 0
+    (model,) = workshop.runs.rglob("model.pt")
+    model.unlink()
+    (model.parent / "record.json").unlink()
+    said = call("translate", str(model.parent), stdin=b"seventeen\n")
+    assert said.code == 0, said.err
+    assert "is not finished: weights of best-" in said.err
+
+
 def test_own_runs_are_listed_with_the_settings_that_change_them(workshop: Workshop) -> None:
     words = ("--model.net.dropout", "0.2", "--trainer.accelerator", "cpu", "--trainer.devices", "1")
     assert call("run", TINY, "--scale", "cpu", *words).code == 0

@@ -103,6 +103,11 @@ def test_a_training_that_cannot_go_on_is_refused(workshop: Workshop) -> None:
     run(load_recipe(first, "cpu"), 1, "x")
     with pytest.raises(UserError, match=r"step 7.*set trainer\.max_steps.*7"):
         run(load_recipe(second, "cpu", [("trainer.max_steps", 7)]), 1, "x")
+    averaged = [("checkpoints.every_steps", 1), ("checkpoints.average_last", 6)]
+    with pytest.raises(
+        UserError, match=r"from step 7.*average.*from step 7 on; lower checkpoints\.average_last, 6"
+    ):
+        run(load_recipe(second, "cpu", averaged), 1, "x")
     folder = load_recipe(first, "cpu").run_dir(1) / "checkpoints"
     with checkpoint_path(folder, 7).open("r+b") as file:
         file.truncate(100)

@@ -108,7 +108,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 def places() -> Places:
     """Folders that are the same on every machine."""
     submission = Path("/scratch/me/runs/slurm/20260102T030405Z-abcdef")
-    variables = {f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("data", "results", "runs")}
+    variables = {
+        f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("data", "results", "runs", "trials")
+    }
     variables = {"REPRO_CONFIGS": submission / "code" / "configs", **variables}
     return Places(Path("/home/me/suite"), submission, variables)
 

@@ -25,7 +25,7 @@ REQUEUE = [["requeue", "12_0"]]
 def here(tmp_path: Path) -> Places:
     """Folders below the test's own."""
     folder = tmp_path / "runs" / "slurm" / "20260102T030405Z-abcdef"
-    variables = {f"REPRO_{n.upper()}": tmp_path / n for n in ("data", "results", "runs")}
+    variables = {f"REPRO_{n.upper()}": tmp_path / n for n in ("data", "results", "runs", "trials")}
     return Places(tmp_path, folder, {"REPRO_CONFIGS": folder / "code" / "configs", **variables})
 
 
@@ -195,10 +195,12 @@ def test_the_container_sees_the_suites_folders(here: Places, tmp_path: Path) -> 
     words = ended.ranks
     assert words.index("python3") > words.index("--container-image=hub.example#suite/torch:1.0")
     work = tmp_path / "node" / "work"
-    folders = [*(here.variables[f"REPRO_{n}"] for n in ("RUNS", "RESULTS", "DATA")), work]
+    folders = [*(here.variables[f"REPRO_{n}"] for n in ("RUNS", "RESULTS", "TRIALS", "DATA")), work]
     mounts = ",".join(["/opt/x:/y:ro", *(f"{f}:{f}" for f in folders)])
     assert f"--container-mounts={mounts}" in words
     assert f"--container-workdir={work}" in words
+    (names,) = (word.partition("=")[2].split(",") for word in words if word.startswith("--container-env="))
+    assert names[1:6] == sorted(here.variables)
     assert (
         ended.environment["PYTHONPATH"] == f"{here.submission}/code"
     )  # the node's packages are not the image's

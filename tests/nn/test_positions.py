@@ -1,5 +1,7 @@
 """Input positions: the paper's table, learned tables, added and concatenated."""
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -14,7 +16,7 @@ from repro.nn import (
     SinusoidalPositions,
     SplitSinusoids,
 )
-from repro.nn.positions.positions import leading, sinusoids, split_from_two
+from repro.nn.positions.positions import leading, longest_window, restart_each, sinusoids, split_from_two
 from tests.nn import reference, reference_infused
 
 
@@ -146,3 +148,14 @@ def test_added_positions_may_begin_anew_with_each_call() -> None:
     assert torch.equal(anew(x, later), going_on(x, torch.arange(3)))
     assert torch.equal(anew(x, later)[1], going_on(x, later)[1])
     assert not torch.equal(anew(x, later)[0], going_on(x, later)[0])
+
+
+def test_positions_that_begin_anew_with_each_block_are_read_token_by_token() -> None:
+    anew = Added(8, partial(LearnedPositions, max_length=3), restart=True)
+    x = torch.randn(2, 6, 8)
+    blocks = torch.cat([anew(part, torch.arange(3)) for part in x.split(3, 1)], 1)
+    assert longest_window(anew) == 3
+    restart_each(anew, 3)
+    assert longest_window(anew) is None
+    tokens = [anew(x[:, t : t + 1], torch.tensor([t])) for t in range(6)]
+    assert torch.equal(torch.cat(tokens, 1), blocks)

@@ -169,7 +169,12 @@ class Added(InputPositions):
         d_model: D.
         table: maker of position vectors from their width.
         restart: positions begin anew with each call, as in blocks that are connected by a memory only.
+
+    Attributes:
+        block: tokens after which positions begin anew instead; 0 for each call. See :func:`restart_each`.
     """
+
+    block = 0
 
     def __init__(
         self, d_model: int, table: Callable[[int], nn.Module] = SinusoidalPositions, restart: bool = False
@@ -182,7 +187,7 @@ class Added(InputPositions):
     def forward(self, x: Tensor, positions: Tensor) -> Tensor:
         """``x (B, T, D)`` and positions ``(T,)`` or ``(B, T)`` to ``(B, T, D)``."""
         if self.restart:
-            positions = positions - positions[..., :1]
+            positions = positions % self.block if self.block else positions - positions[..., :1]
         return x + self.table(positions, x.dtype)
 
 
@@ -257,7 +262,18 @@ def idle_parameters(model: nn.Module, seq_len: int) -> int:
 
 def longest_window(model: nn.Module) -> int | None:
     """Tokens that a network with learned positions can read at once; None where there is no limit."""
-    return min((table.max_length for table in _learned(model)), default=None)
+    endless = [added.table for added in _restarting(model) if added.block]
+    return min((table.max_length for table in _learned(model) if table not in endless), default=None)
+
+
+def restart_each(model: nn.Module, block: int) -> None:
+    """Lets positions that begin anew with each call do so after ``block`` tokens, for a text read token by token."""
+    for added in _restarting(model):
+        added.block = block
+
+
+def _restarting(model: nn.Module) -> list[Added]:
+    return [module for module in model.modules() if isinstance(module, Added) and module.restart]
 
 
 def _learned(model: nn.Module) -> list[LearnedPositions | AxialPositions]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from repro.cli.runs import parse_overrides
+from repro.cli.runs import joined, parse_overrides
 from repro.errors import UserError
 from repro.launch.slurm import validation
 from repro.yamls import parse_yaml
@@ -18,8 +18,11 @@ VALUES = [
 ]  # fmt: skip
 
 
-def test_compile_is_a_setting_without_keys() -> None:
-    assert validation.setting("compile", True) == "--compile=true"
+@pytest.mark.parametrize(("key", "value"), [("compile", "true"), ("matmul_precision", '"high"')])
+def test_some_settings_have_no_dot(key: str, value: str) -> None:
+    word = validation.setting(key, parse_yaml(value, key))
+    assert word == f"--{key}={value}"
+    assert joined([f"--{key}", value, "an/experiment"]) == [word, "an/experiment"]
 
 
 @pytest.mark.parametrize("value", [*VALUES, *HOSTILE], ids=repr)
