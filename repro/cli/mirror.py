@@ -81,9 +81,10 @@ def _requested(words: list[str]) -> dict[str, Path]:
 
 def make_dashboard(args: argparse.Namespace) -> None:
     from repro.mirror.api import connect, plainly
-    from repro.report.dashboard import CAMPAIGN, Board, outline, publish, publish_campaign
 
     entity, project = _place(args.entity, args.project)
+    from repro.report.dashboard import CAMPAIGN, Board, outline, publish, publish_campaign
+
     board = Board.read(args.paper, entity, project) if args.paper else None
     if args.dry_run:
         print(outline(board.report("https://wandb.ai")).rstrip() if board else "\n".join(CAMPAIGN))
@@ -102,9 +103,10 @@ def make_dashboard(args: argparse.Namespace) -> None:
 def save_comparison(groups: "Sequence[RunGroup]", scores: Sequence[str], metrics: Sequence[str]) -> None:
     """Makes a report of runs side by side on W&B and prints its address."""
     from repro.mirror.api import connect, plainly
-    from repro.report.dashboard import comparison_report
 
     entity, project = _place()
+    from repro.report.dashboard import comparison_report
+
     api = connect()
     with plainly("report of the comparison"):
         report = comparison_report(groups, scores, metrics, _entity(api, entity), project)

@@ -1,4 +1,6 @@
-"""A paper's workspace and report on W&B, built with the objects of its library (the extra ``dashboards``).
+"""A paper's workspace and report on W&B, built with the objects of its library.
+
+The module needs the extra ``dashboards``; :mod:`repro.cli.mirror` asks for it before the import.
 
 The *workspace* has the curves of all judged runs of the paper. The *report* has the published tables with our numbers,
 the tests of claims, the curves of each recipe and the commands that make the runs. A line is an experiment at a scale.
@@ -11,7 +13,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import wandb_workspaces.reports.v2 as wr
+import wandb_workspaces.workspaces as ws
+from wandb import Api
+from wandb_workspaces import expr
 
 from repro import text
 from repro.evidence.goals import goals_of, numbers_for
@@ -25,12 +32,7 @@ from repro.report.own_runs import RunGroup, comparison
 from repro.report.plots.plot import grid_of
 from repro.report.views.papers import paper_document
 
-if TYPE_CHECKING:
-    import wandb_workspaces.reports.v2 as wr
-    import wandb_workspaces.workspaces as ws
-    from wandb import Api
-
-_Saveable = TypeVar("_Saveable", "ws.Workspace", "wr.Report")
+_Saveable = TypeVar("_Saveable", ws.Workspace, wr.Report)
 STEP = "trainer/global_step"  # W&B's own step counts rows, and starts again in each offline fragment
 TRAINING = ("train/loss", "train/lr", "train/grad_norm", "train/param_norm")
 SPEED = ("train/tokens_per_s", "train/data_wait", "train/peak_memory_gib")
@@ -73,11 +75,8 @@ class Board:
     def recipes(self) -> list[Recipe]:
         return list(self.evidence.comparison.recipes.values())
 
-    def workspace(self) -> "ws.Workspace":
+    def workspace(self) -> ws.Workspace:
         """The workspace, not saved."""
-        import wandb_workspaces.workspaces as ws
-        from wandb_workspaces import expr
-
         sections = {
             "Training": _curves(TRAINING),
             "Validation": _curves(self.validated(self.recipes), self.final_scores()),
@@ -98,14 +97,12 @@ class Board:
             ),
         )
 
-    def report(self, workspace: str) -> "wr.Report":
+    def report(self, workspace: str) -> wr.Report:
         """The report, not saved.
 
         Args:
             workspace: its address.
         """
-        import wandb_workspaces.reports.v2 as wr
-
         opening, *passages = _passages(paper_document(self.evidence, self.paper))
         blocks: list[Any] = [
             wr.TableOfContents(),
@@ -116,7 +113,7 @@ class Board:
         for heading, words in passages:
             blocks += [wr.H2(heading), wr.MarkdownBlock(words)]
         blocks += [wr.H2("Curves by recipe"), *self.by_recipe(), wr.H2("Commands")]
-        blocks.append(_commands(self.commands()))
+        blocks.append(wr.MarkdownBlock("\n".join(["```bash", *self.commands(), "```"])))
         return wr.Report(
             entity=self.entity,
             project=self.project,
@@ -128,9 +125,6 @@ class Board:
 
     def by_recipe(self) -> Iterator[Any]:
         """A heading for each recipe. Scales never share axes: each has panels of its own."""
-        import wandb_workspaces.reports.v2 as wr
-        from wandb_workspaces import expr
-
         grids: dict[str, list[Recipe]] = {}
         for recipe in self.recipes:
             grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
@@ -167,7 +161,10 @@ class Board:
         return [[measured, *names[measured]] for measured in sorted(names)]
 
     def commands(self) -> list[str]:
-        """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard."""
+        """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard.
+
+        Each is one line of plain words, so that none can end the block that holds them.
+        """
         word = shlex.quote(text.clean(self.paper.key))
         scales = {recipe.scale for recipe in self.recipes}
         local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
@@ -184,11 +181,8 @@ class Saved:
     created: bool
 
 
-def campaign(entity: str, project: str) -> "ws.Workspace":
+def campaign(entity: str, project: str) -> ws.Workspace:
     """The workspace of all runs of a project by paper and scale, not saved."""
-    import wandb_workspaces.workspaces as ws
-    from wandb_workspaces import expr
-
     return ws.Workspace(
         entity=entity,
         project=project,
@@ -202,7 +196,7 @@ def campaign(entity: str, project: str) -> "ws.Workspace":
     )
 
 
-def publish_campaign(entity: str, project: str, api: "Api", addresses: Path) -> Saved:
+def publish_campaign(entity: str, project: str, api: Api, addresses: Path) -> Saved:
     """Saves the workspace of :func:`campaign`; otherwise as :func:`publish`."""
     known, key = _known(entity, project, api, addresses), f"{entity}/{project}"
     before = dict(known.get(key, {}))
@@ -211,7 +205,7 @@ def publish_campaign(entity: str, project: str, api: "Api", addresses: Path) -> 
     return Saved("workspace", known[key]["workspace"], before != known[key])
 
 
-def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
+def publish(board: Board, api: Api, addresses: Path) -> list[Saved]:
     """Saves a workspace and a report. Later calls keep their addresses, by which the library finds them.
 
     Args:
@@ -222,8 +216,6 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     Raises:
         Exception: whatever W&B's library raises.
     """
-    import wandb_workspaces.reports.v2 as wr
-
     known = _known(board.entity, board.project, api, addresses)
     key = f"{board.entity}/{board.project}/{board.paper.key}"
     before = dict(known.get(key, {}))
@@ -240,17 +232,15 @@ def publish(board: Board, api: "Api", addresses: Path) -> list[Saved]:
     return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
 
 
-def _known(entity: str, project: str, api: "Api", addresses: Path) -> dict[str, Any]:
+def _known(entity: str, project: str, api: Api, addresses: Path) -> dict[str, Any]:
     """The addresses of what was saved; makes the project if it is not there."""
     if project not in {existing.name for existing in api.projects(entity)}:
         api.create_project(project, entity)
     return json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
 
 
-def _save_workspace(workspace: "ws.Workspace", before: Mapping[str, str]) -> str:
+def _save_workspace(workspace: ws.Workspace, before: Mapping[str, str]) -> str:
     """Saves a workspace in place of the one before; returns its address."""
-    import wandb_workspaces.workspaces as ws
-
     with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
         workspace = _updated(
             ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
@@ -260,7 +250,7 @@ def _save_workspace(workspace: "ws.Workspace", before: Mapping[str, str]) -> str
 
 def comparison_report(
     groups: Sequence[RunGroup], scores: Sequence[str], metrics: Sequence[str], entity: str, project: str
-) -> "wr.Report":
+) -> wr.Report:
     """A report of runs side by side, not saved: the table of :func:`comparison`, then curves.
 
     Args:
@@ -270,9 +260,6 @@ def comparison_report(
         entity: user or team.
         project: of the runs.
     """
-    import wandb_workspaces.reports.v2 as wr
-    from wandb_workspaces import expr
-
     header, rows = comparison(groups, scores)
     grid = Grid(tuple(header), tuple(map(tuple, rows)))
     sets = [
@@ -296,7 +283,7 @@ def comparison_report(
     )
 
 
-def outline(report: "wr.Report") -> str:
+def outline(report: wr.Report) -> str:
     """A report as Markdown, with a line in place of each grid of panels."""
     lines = [f"# {report.title}"]
     for block in map(vars, report.blocks):
@@ -335,8 +322,6 @@ def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any
         metrics: a panel for each.
         lines: test scores, each with its published numbers, which stand beside the validation score of its name.
     """
-    import wandb_workspaces.reports.v2 as wr
-
     published = {name.replace("test/", "val/", 1): numbers for name, *numbers in lines}
     return [
         wr.LinePlot(
@@ -355,26 +340,15 @@ def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any
 
 def _bars(groups: Iterable[list[str]]) -> list[Any]:
     """Final values side by side."""
-    import wandb_workspaces.reports.v2 as wr
-
     return [
         wr.BarPlot(title=" beside ".join(names), metrics=[*names], groupby_aggfunc="mean", layout=_place(i))
         for i, names in enumerate(groups)
     ]
 
 
-def _place(i: int) -> "wr.Layout":
+def _place(i: int) -> wr.Layout:
     """The place of a panel in its grid."""
-    import wandb_workspaces.reports.v2 as wr
-
     return wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
-
-
-def _commands(lines: Iterable[str]) -> "wr.MarkdownBlock":
-    """Commands; each is one line of plain words, so that none can end the block."""
-    import wandb_workspaces.reports.v2 as wr
-
-    return wr.MarkdownBlock("\n".join(["```bash", *lines, "```"]))
 
 
 def _query(grid: str, points: list[Recipe]) -> str:

@@ -17,11 +17,12 @@ from repro.evidence.compare import compare
 from repro.evidence.goals import expected
 from repro.evidence.published import load_paper, paper_keys
 from repro.recipe import load_recipe
-from repro.report.dashboard import SPEED, STEP, TRAINING, Board
 from repro.report.formats.documents import escape_markdown
 from tests.report.fakes import PUBLISHED, House
 
 pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")
+from repro.report.dashboard import SPEED, STEP, TRAINING, Board
+
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic V1 style")
 
 
