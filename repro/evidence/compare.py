@@ -58,19 +58,10 @@ class Comparison:
             selections[key] = Selection.from_records(group, config_hash, seeds, self.withdrawn)
         return selections
 
-    @cached_property
-    def started(self) -> dict[str, datetime]:
-        """The start times of the judged runs, by run id."""
-        times: dict[str, datetime] = {}
-        for line in self.ledger:
-            if line.event == "started":
-                times[line.path] = min(line.moment, times.get(line.path, line.moment))
-        return times
-
     def beginnings(self, run_ids: Iterable[str]) -> list[datetime]:
         """The start times of some runs, from the ledger and from records, withdrawn ones included."""
         wanted = set(run_ids)
-        times = [time for run_id, time in self.started.items() if run_id in wanted]
+        times = [line.moment for line in self.ledger if line.event == "started" and line.path in wanted]
         return times + [record.began for record in self.records if record.run_id in wanted]
 
     def declared(self, path: str, sha256: str) -> datetime | None:
@@ -78,11 +69,6 @@ class Comparison:
         wanted = ("declared", path, sha256)
         lines = (line for line in self.ledger if (line.event, line.path, line.sha256) == wanted)
         return min((line.moment for line in lines), default=None)
-
-    def config_hash(self, experiment: str, scale: str) -> str:
-        """Returns the hash of the current configuration; empty without such a recipe."""
-        recipe = self.recipes.get((experiment, scale))
-        return recipe.config_hash if recipe else ""
 
     def cells(self, paper: Paper, reference: Reference) -> list[Cell]:
         """The cells of a number, ``(table, row, metric)``."""
@@ -161,7 +147,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     missing = (rule.reaches and not reaches) or (rule.over and not over) or not all(others)
     complete = bool(measured) and not missing
     source_metric = table.metrics[rule.of[2]]
-    made = Sources(measured, source_metric.sign, others, source_metric.rules.margin, reaches, over)
+    made = Sources(measured, source_metric, others, reaches, over)
     values = derive(rule, made) if complete else []
     goal = Goal(source.goal.experiment, scale, entry.table.id, entry.row.id, metric.name, DERIVED)
     derived = replace(
@@ -206,5 +192,5 @@ def _judged(
     if not sample.clean:
         return Cell(goal, sample, "open", "not all commits are clean", difference, notes)
     scores = [m.value for _, m in sample.measured]
-    verdict = judge_number(scores, published, rules, entry.metric.sign, entry.metric.unit, updates, extended)
+    verdict = judge_number(scores, published, rules, entry.metric, updates, extended)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

@@ -25,9 +25,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
-from repro.evidence.published import FIRST, OVER_SEEDS, Derivation, Take
+from repro.evidence.published import FIRST, OVER_SEEDS, Derivation, Metric, Take
 from repro.record import Measurement, RunRecord
 
 Pair = tuple[RunRecord, Measurement]
@@ -39,19 +38,17 @@ class Sources:
 
     Attributes:
         measured: pairs of a run and its number, one for each seed.
-        sign: +1 where higher is better.
+        metric: that of ``measured``; rows closer than its margin have one rank.
         rows: such pairs for each row whose rank is published.
-        margin: margin of ``measured``; closer rows have one rank. None for no margin.
         reaches: pairs of the number that ``first`` has to reach.
         over: pairs of the divisor.
     """
 
     measured: tuple[Pair, ...]
-    sign: int
-    rows: Sequence[tuple[Pair, ...]] = ()
-    margin: Margin | None = None
-    reaches: tuple[Pair, ...] = ()
-    over: tuple[Pair, ...] = ()
+    metric: Metric
+    rows: Sequence[tuple[Pair, ...]]
+    reaches: tuple[Pair, ...]
+    over: tuple[Pair, ...]
 
 
 def derive(rule: Derivation, sources: Sources) -> list[tuple[RunRecord, float]]:
@@ -87,9 +84,9 @@ def _taken(take: Take, record: RunRecord, measured: Measurement, sources: Source
 
 
 def _rank(sources: Sources) -> float:
-    own, margin = _mean(sources.measured), sources.margin
+    own, margin = _mean(sources.measured), sources.metric.rules.margin
     scaled, size = (margin.scaled, margin.width_at(own)) if margin else (float, 0.0)
-    gaps = [sources.sign * (scaled(_mean(row)) - scaled(own)) for row in sources.rows if row]
+    gaps = [sources.metric.sign * (scaled(_mean(row)) - scaled(own)) for row in sources.rows if row]
     return 1.0 + sum(exceeds(gap, size) for gap in gaps)
 
 
@@ -118,15 +115,12 @@ def training_hours(record: RunRecord, until: int | None = None) -> float | None:
 
 
 def _first(record: RunRecord, measured: Measurement, sources: Sources) -> int | None:
-    bests = [_best(other, measured, sources.sign) for other, _ in sources.reaches]
-    known = [best for best in bests if best is not None]
-    target = statistics.fmean(known) if known else math.inf * sources.sign
-    good = (step for step, value in _validation(record, measured) if sources.sign * (value - target) >= 0)
+    sign, best = sources.metric.sign, max if sources.metric.sign > 0 else min
+    curves = [[value for _, value in _validation(other, measured)] for other, _ in sources.reaches]
+    known = [best(values) for values in curves if values]
+    target = statistics.fmean(known) if known else math.inf * sign
+    good = (step for step, value in _validation(record, measured) if sign * (value - target) >= 0)
     return next(good, None)
-
-
-def _best(record: RunRecord, measured: Measurement, sign: int) -> float | None:
-    return max((value for _, value in _validation(record, measured)), key=lambda v: sign * v, default=None)
 
 
 def _validation(record: RunRecord, measured: Measurement) -> list[tuple[int, float]]:

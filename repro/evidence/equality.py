@@ -67,10 +67,8 @@ def hashes(test: EqualityTest) -> tuple[str, ...]:
 
 def digest(test: EqualityTest) -> str:
     """SHA-256 of all that a declaration fixes: the text and both configurations, in which the settings are."""
-    fixed = test.model_dump(mode="json", exclude={"settings"}) | {
-        "margin": str(test.margin),
-        "configs": hashes(test),
-    }
+    fixed = test.model_dump(mode="json", exclude={"settings"})
+    fixed |= {"margin": str(test.margin), "configs": hashes(test)}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()
 
 
@@ -103,11 +101,8 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     pairs = [margin.scaled(scores[1][seed]) - margin.scaled(scores[0][seed]) for seed in test.seeds]
     found = estimate(pairs)
     gap = satterthwaite(found.mean, [((found.variance or 0.0) / found.n, found.n - 1)])
-    return replace(
-        result,
-        verdict=_verdict(gap, margin.width_at(own.estimate.mean if own.estimate else 0.0)),
-        difference=gap,
-    )
+    width = margin.width_at(own.estimate.mean if own.estimate else 0.0)
+    return replace(result, verdict=_verdict(gap, width), difference=gap)
 
 
 def _verdict(gap: Difference, width: float) -> str:

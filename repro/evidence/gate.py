@@ -108,19 +108,16 @@ def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Conditio
         problems.append(f"{unit} is not what {column.name} measures ({column.unit})")
     for row in rows:
         record, measured = row.measured[0]
-        overlaps, attention = _overlaps(measured.protocol), _attention(measured.protocol, record.config)
-        facts = (
-            ("overlapping windows", column.overlap, overlaps),
+        attention = _attention(measured.protocol, record.config)
+        for fact, published, own in (
+            ("overlapping windows", column.overlap, _overlaps(measured.protocol)),
             ("attention beside that of training", column.attention, attention),
-        )
-        problems += [
-            f"{row.name}: {fact}: {text.word(own)}, of {column.name}: {text.word(published)}"
-            for fact, published, own in facts
-            if None not in (published, own) and published != own
-        ]
-    return Condition(
-        "column", not problems, "; ".join(problems) or test.other_quantity or f"as {column.name}"
-    )
+        ):
+            if None not in (published, own) and published != own:
+                words = f"{text.word(own)}, of {column.name}: {text.word(published)}"
+                problems.append(f"{row.name}: {fact}: {words}")
+    why = "; ".join(problems) or test.other_quantity or f"as {column.name}"
+    return Condition("column", not problems, why)
 
 
 def kind_of(unit: str) -> str:
@@ -232,10 +229,8 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
 
 def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
     if test.tuned == "paper":
-        fits = test.scale == "paper"
-        return Condition(
-            "tuned", fits, "settings of the paper" if fits else f"settings of the paper at scale {test.scale}"
-        )
+        fits, words = test.scale == "paper", "settings of the paper"
+        return Condition("tuned", fits, words if fits else f"{words} at scale {test.scale}")
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
     problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row))]

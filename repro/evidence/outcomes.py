@@ -4,7 +4,7 @@ Verdicts: ``same order``, ``other order``, ``no clear order`` of tests that pass
 others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete`` (rows or seeds without records).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -20,7 +20,7 @@ from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
 from repro.evidence.ledger import declaration
 from repro.evidence.published import Claim, Metric, Paper
-from repro.evidence.selection import Sample, Selection, protocol_of, sample
+from repro.evidence.selection import Sample, Selection, entry_words, protocol_of, sample
 from repro.recipe import change_results
 from repro.record import RunRecord
 from repro.seeds import TUNING
@@ -158,12 +158,12 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
     printed_sign = 1 if column.better == "higher" else -1
     effects = tuple(_effect(a, b, result.sign, printed_sign) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
-    few = _unfinished(results, test)
+    if few := _unfinished(results, test):
+        return replace(result, verdict="incomplete", why=few)
     times = _declarations(comparison, paper, test)
     altered = ALTERED if times and times[0] is None else None
-    problem = altered or _unclean(results) or _incomparable(results, test.varies)
-    if few or problem:
-        return replace(result, verdict="incomplete" if few else "not a fair test", why=few or problem or "")
+    if problem := altered or _unclean(results) or _incomparable(results, test.varies):
+        return replace(result, verdict="not a fair test", why=problem)
     if not test.check:
         rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
         conditions = gate(test, rows, column, margin, _declared(comparison, test, results, times))
@@ -210,10 +210,11 @@ def _row_results(comparison: Comparison, paper: Paper, test: FairTest) -> Iterat
 
 
 def _config(comparison: Comparison, run: RowRuns, scale: str, group: Sequence[RunRecord]) -> str:
-    """Returns the full hash of a row's configuration: of the pinned one, or of the current recipe."""
+    """Returns the full hash of a row's configuration: of the pinned one, or of the current recipe; empty without."""
     if run.config:
         return next((r.config_hash for r in group if r.config_hash.startswith(run.config)), run.config)
-    return comparison.config_hash(run.run, scale)
+    recipe = comparison.recipes.get((run.run, scale))
+    return recipe.config_hash if recipe else ""
 
 
 def _tuning(comparison: Comparison, test: FairTest, result: RowResult) -> list[RunRecord]:
@@ -296,11 +297,10 @@ def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
 
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
     """Names a row without records of all declared seeds, or None: a test is judged once, with all its seeds."""
-    for s in results:
-        recorded, declared = len(s.sample.measured), len(test.seeds_of(s.row))
-        if recorded < declared:
-            return f"{s.row} has {recorded} of {declared} seeds"
-    return None
+    counts = ((s.row, len(s.sample.measured), len(test.seeds_of(s.row))) for s in results)
+    return next(
+        (f"{row} has {found} of {seeds} seeds" for row, found, seeds in counts if found < seeds), None
+    )
 
 
 def _same_quantity(unit: str, other: str) -> bool:
@@ -325,10 +325,8 @@ def _incomparable(results: Sequence[RowResult], varies: frozenset[str]) -> str |
     measured = [pair for s in results for pair in s.sample.measured]
     protocols = [protocol_of(m) for _, m in measured]
     keys = dict.fromkeys(key for protocol in protocols for key in protocol)
-    shared: Mapping[str, list[str]] = {
-        **{
-            key: [text.mapping({key: p[key]}) if key in p else f"no {key}" for p in protocols] for key in keys
-        },
+    shared = {key: [entry_words(protocol, key) for protocol in protocols] for key in keys}
+    shared |= {
         "unit": [m.unit for _, m in measured],
         "split": [m.split for _, m in measured],
         "data": [str(record.data.get("name")) for record, _ in measured],
@@ -337,9 +335,10 @@ def _incomparable(results: Sequence[RowResult], varies: frozenset[str]) -> str |
     for key, values in shared.items():
         if key not in varies and len(set(values)) > 1:
             return f"the rows differ in {key}: {'; '.join(sorted(set(values))[:3])}"
-    amounts = {BUDGET: ("tokens trained on", [record.tokens for record, _ in measured], SAME_TOKENS)}
-    amounts["items"] = ("items scored", [m.count or 0 for _, m in measured], SAME_ITEMS)
-    for key, (quantity, counts, share) in amounts.items():
+    for key, quantity, counts, share in (
+        (BUDGET, "tokens trained on", [record.tokens for record, _ in measured], SAME_TOKENS),
+        ("items", "items scored", [m.count or 0 for _, m in measured], SAME_ITEMS),
+    ):
         if key not in varies and counts and max(counts) - min(counts) > share * max(counts):
             return f"the rows differ in {quantity}: {min(counts):,} to {max(counts):,}"
     return None

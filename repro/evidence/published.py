@@ -303,12 +303,10 @@ def _with_rules(
     for name in cells:
         require(name, own, f"row {raw['id']}: cells: {table['id']} has no metric")
     counts = raw["is_this_papers_model"] and not table["id"].startswith(THIRD_PARTY)
-    rules = {
-        name: _completed(
-            {"counted": counts} | of_metric | _rules_in(raw) | cells.get(name, {}), raw["id"], name
-        )
-        for name, of_metric in own.items()
-    }
+    rules = {}
+    for name, of_metric in own.items():
+        declared = {"counted": counts} | of_metric | _rules_in(raw) | cells.get(name, {})
+        rules[name] = _completed(declared, raw["id"], name)
     unconfirmed = raw.get("unconfirmed", table.get("unconfirmed", False))
     if isinstance(unconfirmed, bool):
         unconfirmed = raw["values"] if unconfirmed else ()
@@ -420,7 +418,7 @@ class Paper(Model):
                     if rules.same_as:
                         self._check_same(rules.same_as, f"{place}: same_as {'/'.join(rules.same_as)}")
                     if rules.derived:
-                        self._check_derived(rules, place)
+                        self._check_derived(rules.derived, rules.kind, f"{place}: derived")
         for claim in self.claims.values():
             for row_id in claim.order:
                 self._refer((claim.table, row_id, claim.metric), f"claim {claim.id}")
@@ -440,17 +438,14 @@ class Paper(Model):
         if row.rules[metric].same_as is not None:
             raise ValueError(f"{place}: that number is itself the same as another; name the other")
 
-    def _check_derived(self, rules: Rules, place: str) -> None:
-        derived = rules.derived
-        assert derived is not None
+    def _check_derived(self, derived: Derivation, kind: str, place: str) -> None:
         for reference in derived.references:
-            self._refer(reference, f"{place}: derived: {'/'.join(reference)}")
-        timed = (
-            derived.take in TIMES or self.tables[derived.of[0]].metrics[derived.of[2]].rules.kind == "timed"
-        )
-        if rules.kind != ("timed" if timed else "derived"):
-            kind = "timed`, as it rests on the times of runs" if timed else "derived`"
-            raise ValueError(f"{place}: derived: its class is {rules.kind}; write `class: {kind}")
+            self._refer(reference, f"{place}: {'/'.join(reference)}")
+        source = self.tables[derived.of[0]].metrics[derived.of[2]]
+        timed = derived.take in TIMES or source.rules.kind == "timed"
+        if kind != ("timed" if timed else "derived"):
+            right = "timed`, as it rests on the times of runs" if timed else "derived`"
+            raise ValueError(f"{place}: its class is {kind}; write `class: {right}")
 
 
 def paper_keys() -> tuple[str, ...]:

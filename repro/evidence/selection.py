@@ -67,10 +67,7 @@ class Selection:
             ``repeated`` (an earlier record of its seed counts, and this one is not the first on its class of device
             that measures more).
         """
-        for other, state in self.left_out:
-            if other is record:
-                return state
-        return "current"
+        return next((state for other, state in self.left_out if other is record), "current")
 
     @property
     def notes(self) -> list[str]:
@@ -167,6 +164,11 @@ def protocol_of(measurement: Measurement) -> dict[str, Any]:
     return {key: value for key, value in measurement.protocol.items() if key not in OUTCOMES}
 
 
+def entry_words(protocol: dict[str, Any], key: str) -> str:
+    """An entry of a protocol, or that it has none, to compare protocols by."""
+    return text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
+
+
 def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
     """Lists differences between the protocols of the seeds, such as BLEU signatures: such numbers have no mean."""
     protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
@@ -174,8 +176,7 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
     for key in sorted({key for _, protocol in protocols for key in protocol}):
         seeds: dict[str, list[int]] = {}
         for seed, protocol in protocols:
-            value = text.mapping({key: protocol[key]}) if key in protocol else f"no {key}"
-            seeds.setdefault(value, []).append(seed)
+            seeds.setdefault(entry_words(protocol, key), []).append(seed)
         if len(seeds) > 1:
             words = "; ".join(f"{value} ({_listed(own)})" for value, own in seeds.items())
             notes.append(f"protocols differ between seeds: {words}: not averaged")
@@ -187,19 +188,14 @@ def weaknesses(records: Collection[RunRecord]) -> list[str]:
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     devices = sorted({str(r.hardware.get("device")) for r in records})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
-    notes = [
-        f"mixed {what} ({', '.join(values)})"
-        for what, values in (("commits", commits), ("devices", devices), ("threads", threads))
-        if len(values) > 1
-    ]
-    for words, seeds in (
-        ("uncommitted changes", [r.seed for r in records if r.dirty]),
-        ("commit unknown", [r.seed for r in records if r.commit is None or r.dirty is None]),
-        ("a curve that is not finite", [r.seed for r in records if _diverged(r)]),
-    ):
-        if seeds:
-            notes.append(f"{words} ({_listed(seeds)})")
-    return notes
+    differing = {"commits": commits, "devices": devices, "threads": threads}
+    faults = {
+        "uncommitted changes": [r.seed for r in records if r.dirty],
+        "commit unknown": [r.seed for r in records if r.commit is None or r.dirty is None],
+        "a curve that is not finite": [r.seed for r in records if _diverged(r)],
+    }
+    notes = [f"mixed {what} ({', '.join(values)})" for what, values in differing.items() if len(values) > 1]
+    return notes + [f"{words} ({_listed(seeds)})" for words, seeds in faults.items() if seeds]
 
 
 def _diverged(record: RunRecord) -> bool:

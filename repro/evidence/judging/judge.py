@@ -21,7 +21,7 @@ from repro.evidence.judging.statistics import (
     satterthwaite,
     welch,
 )  # fmt: skip
-from repro.evidence.published import Rules
+from repro.evidence.published import Metric, Rules
 
 LEVEL = 0.05
 EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds
@@ -45,13 +45,7 @@ class Verdict:
 
 
 def judge_number(
-    scores: Sequence[float],
-    published: float,
-    rules: Rules,
-    sign: int,
-    unit: str,
-    updates: int,
-    extended: bool,
+    scores: Sequence[float], published: float, rules: Rules, metric: Metric, updates: int, extended: bool
 ) -> Verdict:
     """The verdict of a number at the paper's scale.
 
@@ -59,8 +53,7 @@ def judge_number(
         scores: one for each seed, at least one.
         published: the paper's number.
         rules: what is declared beside it.
-        sign: +1 where higher is better, -1 where lower is.
-        unit: of the metric; ``0/1`` marks outcomes.
+        metric: its column; the unit ``0/1`` marks outcomes.
         updates: of our training.
         extended: whether these are the seeds of a second, larger try.
     """
@@ -69,16 +62,16 @@ def judge_number(
         return Verdict("timed" if rules.kind in ("timed", "ratio") else "derived")
     if rules.kind == "computed":
         return Verdict("differs" if _beyond(scores, published, margin) else "agrees")
-    if _is_short(scores, rules, sign, updates):
+    if _is_short(scores, rules, metric.sign, updates):
         return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
     ours = estimate([margin.scaled(score) for score in scores])
-    if _at_chance(ours, published, rules, margin, sign):
+    if _at_chance(ours, published, rules, margin, metric.sign):
         return Verdict("at chance")
     if ours.n < SEEDS:
         return Verdict("open", f"{ours.n} of {SEEDS} seeds")
     level = EXTENDED_LEVEL if extended else LEVEL
-    word = _compare(ours, published, rules, margin, unit, level)
-    return Verdict(word, _more(ours, published, rules, margin, unit) if word == "open" else "")
+    word = _compare(ours, published, rules, margin, metric.unit, level)
+    return Verdict(word, _more(ours, published, rules, margin, metric.unit) if word == "open" else "")
 
 
 def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
@@ -153,9 +146,8 @@ def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, unit: 
         more = Estimate(ours.mean, n, None, None, ours.variance)
         if _compare(more, published, rules, margin, unit, EXTENDED_LEVEL) != "open":
             return f"{n} seeds would decide at this spread"
-    why = (
-        ": the published number is itself one run of this spread" if not rules.noise and unit != RATE else ""
-    )
+    one_run = not rules.noise and unit != RATE
+    why = ": the published number is itself one run of this spread" if one_run else ""
     return f"{MORE[-1]} seeds would not decide{why}"
 
 
@@ -249,22 +241,18 @@ class Pair:
 
 @dataclass(frozen=True)
 class RateAhead:
-    """The difference of two rates, by Fisher's exact test; only which is higher can be shown."""
+    """The rate ``a`` of ``n_a`` less that of ``b``, by Fisher's exact test; only which is higher can be shown."""
 
     a: int
     n_a: int
     b: int
     n_b: int
-    sign: int
 
     def p_above(self, bound: float) -> float:
-        if bound:
-            return 1.0
-        first, second = (self.a, self.n_a), (self.b, self.n_b)
-        return fisher(*first, *second) if self.sign > 0 else fisher(*second, *first)
+        return 1.0 if bound else fisher(self.a, self.n_a, self.b, self.n_b)
 
     def p_below(self, bound: float) -> float:
-        return RateAhead(self.b, self.n_b, self.a, self.n_a, self.sign).p_above(-bound)
+        return RateAhead(self.b, self.n_b, self.a, self.n_a).p_above(-bound)
 
     def p_within(self, margin: float) -> float:
         return 1.0
@@ -300,9 +288,23 @@ def judge_claim(
         return Verdict("no clear order", "; ".join(few), needed)
     scale = margin.scaled if margin else float
     bests = [estimate([scale(score) for score in scores]) for _, scores in rows]
-    names = [name for name, _ in rows]
     level = EXTENDED_LEVEL if extended else LEVEL
-    pairs = _pairs(names, bests, printed, margin, sign, unit)
+
+    def pairs_of(estimates: list[Estimate]) -> list[Pair]:
+        """Every two rows, in the order of the paper."""
+        return [
+            Pair(
+                (rows[i][0], rows[j][0]),
+                _ahead(estimates[i], estimates[j], sign, unit),
+                printed.relation(i, j),
+                margin.width_at(estimates[i].mean) if margin else 0.0,
+                printed.effect(i, j, estimates[i], margin),
+                is_step=j == i + 1,
+            )
+            for i, j in itertools.combinations(range(len(rows)), 2)
+        ]
+
+    pairs = pairs_of(bests)
     if verdict := _decided(pairs, level):
         return verdict
     why = "not shown: " + ", ".join(_comparison(pair, level) for pair in _not_shown(pairs, level))
@@ -310,31 +312,9 @@ def judge_claim(
         return Verdict("no clear order", why)
     for n in (n for n in MORE if n > min(best.n for best in bests)):
         more = [Estimate(best.mean, max(n, best.n), None, None, best.variance) for best in bests]
-        if _decided(_pairs(names, more, printed, margin, sign, unit), EXTENDED_LEVEL):
+        if _decided(pairs_of(more), EXTENDED_LEVEL):
             return Verdict("no clear order", f"{why}; {n} seeds a row would decide at this spread", n)
     return Verdict("no clear order", f"{why}; {MORE[-1]} seeds a row would not decide at this spread")
-
-
-def _pairs(
-    names: list[str],
-    bests: list[Estimate],
-    printed: PublishedRows,
-    margin: Margin | None,
-    sign: int,
-    unit: str,
-) -> list[Pair]:
-    """Every two rows, in the order of the paper."""
-    return [
-        Pair(
-            (names[i], names[j]),
-            _ahead(bests[i], bests[j], sign, unit),
-            printed.relation(i, j),
-            margin.width_at(bests[i].mean) if margin else 0.0,
-            printed.effect(i, j, bests[i], margin),
-            is_step=j == i + 1,
-        )
-        for i, j in itertools.combinations(range(len(bests)), 2)
-    ]
 
 
 def _decided(pairs: list[Pair], level: float) -> Verdict | None:
@@ -363,7 +343,8 @@ def _percent(share: float) -> str:
 
 def _ahead(a: Estimate, b: Estimate, sign: int, unit: str) -> Ahead:
     if unit == RATE:
-        return RateAhead(round(a.mean * a.n), a.n, round(b.mean * b.n), b.n, sign)
+        better, worse = (a, b) if sign > 0 else (b, a)
+        return RateAhead(round(better.mean * better.n), better.n, round(worse.mean * worse.n), worse.n)
     gap = welch(a, b)
     assert gap is not None
     return Difference(gap.value * sign, gap.error, gap.freedom)

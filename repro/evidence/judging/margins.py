@@ -69,11 +69,8 @@ def parse_margin(declared: object) -> Margin | None:
     """
     if declared is None or isinstance(declared, Margin):
         return declared
-    if not isinstance(declared, Mapping) or not {"size", "set"} <= declared.keys() <= {
-        "size",
-        "set",
-        "reason",
-    }:
+    required, known = {"size", "set"}, {"size", "set", "reason"}
+    if not isinstance(declared, Mapping) or not required <= declared.keys() <= known:
         raise ValueError(f"margin {declared!r}: write it like {{size: 0.5, set: '2026-11-22'}}")
     margin = _sized(declared["size"])
     if margin is None:

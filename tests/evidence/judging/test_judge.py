@@ -1,6 +1,7 @@
 """The rules of verdicts, by simulation: how often each word is said when the truth is known."""
 
 import math
+from functools import cache
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from repro.evidence.judging.judge import PublishedRows, judge_claim, judge_number
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import Difference
-from repro.evidence.published import PrintedSpread, Rules
+from repro.evidence.published import Metric, PrintedSpread, Rules
 
 DRAWS = 1000
 ONE = Margin(1.0, "absolute")
@@ -21,6 +22,12 @@ def rules_of(kind, margin=None, **more):
 TRAINED = rules_of("trained", ONE)
 
 
+@cache
+def column(unit="points", sign=1):
+    words = dict.fromkeys(("name", "description", "dataset", "split"), "made up")
+    return Metric(unit=unit, better="higher" if sign > 0 else "lower", rules=TRAINED, **words)
+
+
 def at_most(share):
     """A share that a true rate of at most this exceeds in one simulation of a thousand."""
     return share + 3.1 * math.sqrt(share * (1 - share) / DRAWS)
@@ -31,7 +38,7 @@ def at_least(share):
 
 
 def verdict(scores, published=0.0, rules=TRAINED, updates=100, unit="points", sign=1, extended=False):
-    return judge_number(list(scores), published, rules, sign, unit, updates, extended).word
+    return judge_number(list(scores), published, rules, column(unit, sign), updates, extended).word
 
 
 def share_of(word, n, difference, spread, drawn, rules=TRAINED, extended=False):
@@ -177,10 +184,10 @@ def test_a_share_is_of_the_published_number():
 
 def test_an_open_number_says_how_many_seeds_would_decide():
     noise = rules_of("trained", ONE, noise=PrintedSpread(sd=0.01, runs=5))
-    assert "seeds would decide" in judge_number([1.0, -1.0, 0.0], 0.0, noise, 1, "points", 1, False).why
-    edge = judge_number([0.99, 1.0, 1.01], 0.0, noise, 1, "points", 1, False).why
+    assert "seeds would decide" in judge_number([1.0, -1.0, 0.0], 0.0, noise, column(), 1, False).why
+    edge = judge_number([0.99, 1.0, 1.01], 0.0, noise, column(), 1, False).why
     assert edge == "100 seeds would not decide", "the paper's number is no single run"
-    assert "not decide" in judge_number([2.0, -2.0, 0.0], 0.0, TRAINED, 1, "points", 1, False).why
+    assert "not decide" in judge_number([2.0, -2.0, 0.0], 0.0, TRAINED, column(), 1, False).why
 
 
 # --- claims -----------------------------------------------------------------------------------------------
