@@ -212,15 +212,12 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
     if level is None:
         return Condition("competent", False, "no level is declared")
     row = next(row for row in rows if row.name == level.row)
-    if level.measured:
-        named = [record.metric(level.measured) for record, _ in row.measured]
-        scores = [score for score in named if score is not None]
-        lower = bool(scores) and kind_of(scores[0].unit) == "likelihood"
-    else:
-        scores = [score for _, score in row.measured]
-        lower = (test.better or column.better) == "lower"
+    named = [record.metric(level.measured) if level.measured else own for record, own in row.measured]
+    scores = [score for score in named if score is not None]
     if not scores:
         return Condition("competent", False, f"{level.row} has no {level.measured}")
+    is_lower_better = (test.better or column.better) == "lower"
+    lower = kind_of(scores[0].unit) == "likelihood" if level.measured else is_lower_better
     mean = statistics.fmean(score.value for score in scores)
     reached = mean <= level.level if lower else mean >= level.level
     words = f"{level.row} has {text.number(mean)}; {level.method}: {level.level:g}"

@@ -5,7 +5,6 @@ A table has metrics (columns) and rows. How a number is judged (:class:`Rules`) 
 explains the terms.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import date
 from functools import cache
@@ -378,11 +377,12 @@ class PaperFacts(Model):
 
 
 def _by_id(items: list[dict[str, Any]], kind: str) -> dict[Any, dict[str, Any]]:
-    counts = Counter(item["id"] for item in items)
-    for name, count in counts.items():
-        if count > 1:
-            raise ValueError(f"two of one id: {kind} {name!r}")
-    return {item["id"]: item for item in items}
+    named: dict[Any, dict[str, Any]] = {}
+    for item in items:
+        if item["id"] in named:
+            raise ValueError(f"two of one id: {kind} {item['id']!r}")
+        named[item["id"]] = item
+    return named
 
 
 class Paper(Model):

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from repro import text
 from repro.errors import UserError, nearest
@@ -38,9 +37,8 @@ class RunGroup:
     @property
     def label(self) -> str:
         """The settings in one line."""
-        return ", ".join(
-            value if key == "run" else f"{key} {value}" for key, value in self.settings.items() if value
-        )
+        words = {key: value for key, value in self.settings.items() if value}
+        return ", ".join(value if key == "run" else f"{key} {value}" for key, value in words.items())
 
 
 def group(records: Sequence[RunRecord]) -> list[RunGroup]:
@@ -129,14 +127,13 @@ def as_csv(groups: Sequence[RunGroup]) -> str:
     settings = list(dict.fromkeys(key for one in groups for key in one.settings))
     names = list(dict.fromkeys(m.name for one in groups for r in one.records for m in r.metrics))
     out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow([*COLUMNS, *settings, *names])
+    table = csv.DictWriter(out, [*COLUMNS, *settings, *names], lineterminator="\n")
+    table.writeheader()
     for one in groups:
-        values = (one.settings.get(key, text.NOTHING) for key in settings)
-        chosen = ["" if value == text.NOTHING else value for value in values]
+        chosen = {key: value for key, value in one.settings.items() if value != text.NOTHING}
         for r in one.records:
-            scores: list[Any] = [m.value if (m := r.metric(name)) else "" for name in names]
-            table.writerow([r.run_id, r.scale, r.seed, r.steps, *chosen, *scores])
+            facts = {"run_id": r.run_id, "scale": r.scale, "seed": r.seed, "updates": r.steps}
+            table.writerow(facts | chosen | {m.name: m.value for m in reversed(r.metrics)})
     return out.getvalue()
 
 
@@ -154,10 +151,8 @@ def curves(groups: Sequence[RunGroup], named: Sequence[str] = ()) -> Plot:
     rows = {one.label: one.records for one in groups}
     panels = [panel for name in curve_names(groups, named) if (panel := curve_panel(rows, name))]
     if not panels:
-        known = sorted({name for one in groups for r in one.records for name in r.curves})
-        raise UserError(
-            f"no run has a curve {', '.join(named) or 'yet'}; there is: {', '.join(known) or 'none'}"
-        )
+        known = ", ".join(sorted({name for one in groups for r in one.records for name in r.curves}))
+        raise UserError(f"no run has a curve {', '.join(named) or 'yet'}; there is: {known or 'none'}")
     experiments = dict.fromkeys(record.experiment for one in groups for record in one.records)
     about = list(experiments if len(rows) > 1 else rows)
     title = ", ".join([*(about if len(about) < FEW else ()), over_seeds(rows)])

@@ -16,9 +16,7 @@ from repro.files import alone
 from repro.paths import files_in, results_dir, results_dirs
 from repro.recipe import forget_files
 from repro.record import read_records, write_atomic
-from repro.report import parity
-from repro.report.crossover import crossover, picture
-from repro.report.crossover import document as crossover_document
+from repro.report import crossover, parity
 from repro.report.formats import documents as formats
 from repro.report.formats.blocks import Document
 from repro.report.plots import tested
@@ -59,8 +57,8 @@ def documents(evidence: Evidence, figures: Collection[Plot] = ()) -> dict[str, D
     named |= {paper.key: paper_document(evidence, paper, figures) for paper in evidence.papers}
     if comparisons := read_parity():
         named["parity"] = parity.document(comparisons, titles.__getitem__)
-    if study := crossover(evidence.comparison):
-        named["crossover"] = crossover_document(study)
+    if study := crossover.crossover(evidence.comparison):
+        named["crossover"] = crossover.document(study)
     return {**named, "runs": runs_document(evidence)}
 
 
@@ -85,7 +83,7 @@ def pages(found: Evidence, results: Path, figures: Mapping[str, Plot], own: Sequ
 def figures_of(evidence: Evidence) -> dict[str, Plot]:
     """Returns the data of every figure by name, each kind in the order of a page."""
     titles = [(paper.key, paper.short_title) for paper in evidence.papers]
-    study = crossover(evidence.comparison)
+    study = crossover.crossover(evidence.comparison)
     every = [
         *tested.pictures(evidence),
         parity.picture(read_parity(), titles),
@@ -94,7 +92,7 @@ def figures_of(evidence: Evidence) -> dict[str, Plot]:
         *sweeps(evidence.comparison),
         *curves(evidence.comparison),
         *memories(evidence.comparison),
-        picture(study) if study and study.cells else None,
+        crossover.picture(study) if study and study.cells else None,
     ]
     return {plot.name: plot for plot in every if plot}
 

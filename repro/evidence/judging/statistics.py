@@ -55,7 +55,8 @@ class Difference:
         """The p-value against "the true difference is at most ``bound``"."""
         if not self.error:
             return 0.0 if exceeds(self.value, bound) else 1.0
-        return _t_tail((self.value - bound) / self.error, self.freedom)
+        t = (self.value - bound) / self.error
+        return _normal(-t) if math.isinf(self.freedom) else float(_special().stdtr(self.freedom, -t))
 
     def p_below(self, bound: float) -> float:
         """The p-value against "the true difference is at least ``bound``"."""
@@ -164,9 +165,3 @@ def t_quantile(freedom: float, confidence: float = CONFIDENCE) -> float:
 def _normal(z: float) -> float:
     """P(Z <= z)."""
     return float(_special().ndtr(z))
-
-
-def _t_tail(t: float, freedom: float) -> float:
-    """P(T >= t)."""
-    special = _special()
-    return float(special.ndtr(-t) if math.isinf(freedom) else special.stdtr(freedom, -t))

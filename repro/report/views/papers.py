@@ -151,8 +151,6 @@ def _figures(plots: Sequence[Plot]) -> Document:
     """Shows figures by kind, with a sentence on how to read them."""
     document: Document = []
     for kind, how_to_read in KINDS.items():
-        of_kind = [plot for plot in plots if plot.kind == kind]
-        document += [Heading(2, kind)] if of_kind else []
-        document += [Paragraph(how_to_read)] if of_kind and how_to_read else []
-        document += [Figure(plot.name, plot.caption) for plot in of_kind]
+        if of_kind := [Figure(plot.name, plot.caption) for plot in plots if plot.kind == kind]:
+            document += [Heading(2, kind), Paragraph(how_to_read), *of_kind]
     return document

@@ -65,14 +65,13 @@ def _paper_listing(evidence: Evidence, tested: Sequence[Tested]) -> Document:
     scales = {row["experiment"]: ", ".join(row["scales"]) for row in rows if row["experiment"]}
     if scales:
         document += [Heading(2, "Recipes"), Grid(("recipe", "scales"), tuple(scales.items()))]
-    if tested:
-        document += [Heading(2, "Tests of claims"), Bullets(tuple(map(_test_line, tested)))]
+    lines = []
+    for one in tested:
+        attempt = f"attempt {one.test.attempt} of {one.attempts}"
+        lines.append(f"{outcome(one)} ({at_scale(one.test.scale)}, {attempt}): {one.test.says}")
+    if lines:
+        document += [Heading(2, "Tests of claims"), Bullets(tuple(lines))]
     return document
-
-
-def _test_line(one: Tested) -> str:
-    attempt = f"attempt {one.test.attempt} of {one.attempts}"
-    return f"{outcome(one)} ({at_scale(one.test.scale)}, {attempt}): {one.test.says}"
 
 
 def list_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:

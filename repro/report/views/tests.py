@@ -10,18 +10,7 @@ from repro.evidence.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
 from repro.report.competence import simple_methods
-from repro.report.formats.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Document,
-    Figure,
-    Grid,
-    Heading,
-    Link,
-    Paragraph,
-    VerdictWord,
-)  # fmt: skip
+from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.plots.plot import Plot
 from repro.report.views.words import PARAGRAPHS, at_scale, effect_words, outcome, percent
 from repro.seeds import show_ranges
@@ -53,12 +42,12 @@ def grid_of_tests(tested: Iterable[Tested]) -> Grid:
     return Grid(("Test", "Attempt", "Scale", "Outcome", "Each row ahead of the next by (95 %)"), tuple(rows))
 
 
-def untested_grid(found: Evidence, paper: Paper) -> list[Block]:
+def untested_grid(found: Evidence, paper: Paper) -> Document:
     """Claims without a test, and what they take; nothing where every claim has one."""
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for claim, reason in found.files[paper.key].untested.items():
         state = VerdictWord("out of reach" if reason.out_of_reach else "not run")
-        rows.append((paper.claims[claim].says, state, str(reason) or text.NOTHING))
+        rows.append((paper.claims[claim].says, state, str(reason)))
     return [Grid(("Claim without a test", "State", "Why"), tuple(rows))] if rows else []
 
 
@@ -73,14 +62,14 @@ def document_of_tests(found: Evidence) -> Document:
     return document
 
 
-def _arithmetic(found: Evidence, paper: Paper) -> list[Block]:
+def _arithmetic(found: Evidence, paper: Paper) -> Document:
     """Tests that a cheaper arithmetic gives the same numbers; nothing without any."""
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for one in found.equal[paper.key]:
         test, gap = one.test, one.difference
         both = "".join(f", {key} {value}" for key, value in (test.settings | test.cheaper).items())
         settings = "".join(f" --{key} {value}" for key, value in test.settings.items())
-        row = (
+        rows.append((
             f"{test.run}{both}",
             f"{test.measured}, margin {one.margin or test.margin or 'of its unit'}",
             text.plus_minus(one.own.estimate),
@@ -88,8 +77,7 @@ def _arithmetic(found: Evidence, paper: Paper) -> list[Block]:
             "{} to {}".format(*map(text.signed, gap.interval(0.95))) if gap else text.NOTHING,
             VerdictWord(one.verdict, one.why),
             f"repro run {shlex.quote(test.run)} --scale {test.scale} --seeds {show_ranges(test.seeds)}{settings}",
-        )
-        rows.append(row)
+        ))  # fmt: skip
     estimates = ("Recipe's own ± 95 %", "Cheaper ± 95 %", "Difference (95 %)")
     titles = ("Cheaper arithmetic", "Measured", *estimates, "Outcome", "Command of the recipe's own")
     return [Grid(titles, tuple(rows), frozenset({2, 3}))] if rows else []
@@ -106,11 +94,9 @@ def one_test(found: Evidence, one: Tested, plots: Collection[Plot]) -> Document:
 
 def _body(found: Evidence, one: Tested) -> Document:
     test, table = one.test, one.paper.tables[one.claim.table]
-    says = f"The paper: {one.claim.says} ({table.number}, {one.column.name})"
-    document: Document = [
-        Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),)),
-        Paragraph(says),
-    ]
+    verdict = Grid(("Outcome", "Scale"), ((outcome(one), at_scale(test.scale)),))
+    says = Paragraph(f"The paper: {one.claim.says} ({table.number}, {one.column.name})")
+    document: Document = [verdict, says]
     document += [Paragraph(f"Check of the code: {test.check}")] if test.check else []
     document.append(_rows(one))
     document += [_path(one)] if any(value is not None for s in one.results for value in s.path) else []
@@ -147,7 +133,7 @@ def _path(one: Tested) -> Grid:
 
 
 def _attempts(found: Evidence, one: Tested) -> Grid:
-    rows: list[tuple[Cell, ...]] = []
+    rows = []
     for other in (t for t in found.tested[one.paper.key] if t.test.claim == one.test.claim):
         link, changed = link_to(other, f"attempt {other.test.attempt}"), other.test.changed or "the first"
         rows.append((link, at_scale(other.test.scale), outcome(other), changed))
@@ -157,16 +143,14 @@ def _attempts(found: Evidence, one: Tested) -> Grid:
 def _facts(one: Tested) -> list[str]:
     """The declaration of the test."""
     test, level, tuned = one.test, one.test.competent, one.test.tuned
-    facts = [
-        f"Measured: {test.measured}; margin {one.margin or 'none'}; declared {test.declared or 'not yet'}"
-    ]
+    margin, declared = one.margin or "none", test.declared or "not yet"
+    facts = [f"Measured: {test.measured}; margin {margin}; declared {declared}"]
     facts += [f"Another quantity than the column's: {test.other_quantity}"] if test.other_quantity else []
     facts += [f"Competence: {level.row} must reach {level.level:g} ({level.method})"] if level else []
     records = [record for result in one.results for record in result.sample.records]
     if simple := simple_methods(records[0], test.measured) if records else []:
-        facts.append(
-            "Simple methods: " + "; ".join(f"{method} {text.number(value)}" for method, value in simple)
-        )
+        scores = (f"{method} {text.number(value)}" for method, value in simple)
+        facts.append(f"Simple methods: {'; '.join(scores)}")
     if isinstance(tuned, Sweep):
         values = ", ".join(f"{value:g}" for value in tuned.values)
         facts.append(f"Tuned: {tuned.key} from {values}, on seeds {show_ranges(tuned.seeds)}")
