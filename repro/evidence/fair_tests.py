@@ -7,7 +7,7 @@ and the configurations of its runs are fixed (:func:`digest`), and a changed tes
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -43,6 +43,10 @@ class RowRuns(Model):
     config: Annotated[str, Field(pattern="^([0-9a-f]{8,64})?$")] = ""
     seeds: Seeds = ()
     measured: str = ""
+
+
+# The name of an experiment alone will do.
+NamedRuns = Annotated[RowRuns, BeforeValidator(lambda run: {"run": run} if isinstance(run, str) else run)]
 
 
 class Settled(Model):
@@ -128,7 +132,7 @@ class FairTest(Model):
     says: Text
     check: str = ""
     scale: Literal["paper", "gpu", "small", "cpu"]
-    rows: Annotated[dict[Id, RowRuns], Field(min_length=2)]
+    rows: Annotated[dict[Id, NamedRuns], Field(min_length=2)]
     measured: Text
     better: Literal["higher", "lower"] | None = None
     column: str | None = None
@@ -146,12 +150,6 @@ class FairTest(Model):
     declared: Day | None = None
     curve: str = ""
     sweep: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _complete_rows(cls, raw: Mapping[str, Any]) -> dict[str, Any]:
-        rows = {row: {"run": run} if isinstance(run, str) else run for row, run in raw["rows"].items()}
-        return {**raw, "rows": rows}
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -316,11 +314,9 @@ def check(tests: Tests, paper: Paper) -> None:
     attempts: dict[str, int] = {}
     for test in tests.tests:
         require(test.claim, paper.claims, f"{test.name}: no claim")
-        attempts[test.claim] = attempts.get(test.claim, 0) + 1
-        if test.attempt != attempts[test.claim]:
-            raise ValueError(
-                f"{test.name}: attempts are numbered 1, 2, ...; this one is {attempts[test.claim]}"
-            )
+        number = attempts[test.claim] = attempts.get(test.claim, 0) + 1
+        if test.attempt != number:
+            raise ValueError(f"{test.name}: attempts are numbered 1, 2, ...; this one is {number}")
         _check_rows(test, paper.claims[test.claim], paper)
     for name in tests.untested:
         require(name, paper.claims, "untested: no claim")
@@ -337,9 +333,8 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
     for row in test.rows:
         require(row, claim.order, f"{test.name}: the claim has no row")
     if list(test.rows) != [row for row in claim.order if row in test.rows]:
-        raise ValueError(
-            f"{test.name}: the rows must stand in the order of the claim: {', '.join(claim.order)}"
-        )
+        order = ", ".join(claim.order)
+        raise ValueError(f"{test.name}: the rows must stand in the order of the claim: {order}")
     if test.column:
         metrics = paper.tables[claim.table].metrics
         require(test.column, metrics, f"{test.name}: {claim.table} has no column")

@@ -110,9 +110,8 @@ def _read(file: str, kind: type[_Row], remedy: str) -> list[_Row]:
 
 def largest(comparisons: Iterable[CodeComparison], *kinds: str) -> float | None:
     """The largest difference of these kinds; None where no comparison has one."""
-    return max(
-        (one.differences[k] for one in comparisons for k in kinds if k in one.differences), default=None
-    )
+    found = [one.differences[kind] for one in comparisons for kind in kinds if kind in one.differences]
+    return max(found, default=None)
 
 
 def altered(comparisons: Iterable[CodeComparison], golden: Path = GOLDEN) -> list[str]:

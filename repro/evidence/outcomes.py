@@ -298,9 +298,8 @@ def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:
     """Names a row without records of all declared seeds, or None: a test is judged once, with all its seeds."""
     counts = ((s.row, len(s.sample.measured), len(test.seeds_of(s.row))) for s in results)
-    return next(
-        (f"{row} has {found} of {seeds} seeds" for row, found, seeds in counts if found < seeds), None
-    )
+    few = (f"{row} has {found} of {seeds} seeds" for row, found, seeds in counts if found < seeds)
+    return next(few, None)
 
 
 def _same_quantity(unit: str, other: str) -> bool:

@@ -101,11 +101,10 @@ def summarised(tested: Iterable[Tested]) -> list[Tested]:
     for one in tested:
         if not one.is_check:
             attempts.setdefault(one.test.claim, []).append(one)
-    return [
-        one
-        for tried in attempts.values()
-        for one in ([t for t in tried if t.counts or t.verdict in WAITING] or tried[-1:])
-    ]
+    shown: list[Tested] = []
+    for tried in attempts.values():
+        shown += [one for one in tried if one.counts or one.verdict in WAITING] or tried[-1:]
+    return shown
 
 
 def _is_official(comparison: CodeComparison, paper: Paper) -> bool:

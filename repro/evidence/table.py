@@ -93,10 +93,8 @@ def table(evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
 
 def as_json(flat: Mapping[str, list[dict[str, Any]]]) -> str:
     """Returns the content of ``results/evidence.json``, one row a line, from the rows of :func:`table`."""
-    kinds = [
-        f'"{kind}": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]" for kind, rows in flat.items()
-    ]
-    return "{\n" + ",\n".join(kinds) + "\n}\n"
+    lines = {kind: ",\n".join(map(json.dumps, rows)) for kind, rows in flat.items()}
+    return "{\n" + ",\n".join(f'"{kind}": [\n{rows}\n]' for kind, rows in lines.items()) + "\n}\n"
 
 
 def numbers(entry: Entry) -> list[dict[str, Any]]:

@@ -18,10 +18,7 @@ def simple_methods(record: RunRecord, measured: str) -> list[tuple[str, float]]:
     path, data = results_dir() / FILE, record.data.get("manifest_sha256")
     if data is None or not path.is_file():
         return []
-    rows = [
-        row
-        for row in json.loads(path.read_bytes())
-        if (row["data_sha256"], row["measured"]) == (data, measured)
-    ]
+    every = json.loads(path.read_bytes())
+    rows = [row for row in every if (row["data_sha256"], row["measured"]) == (data, measured)]
     sign = -1 if rows and rows[0]["better"] == "higher" else 1
     return sorted(((row["method"], row["value"]) for row in rows), key=lambda pair: sign * pair[1])

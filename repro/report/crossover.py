@@ -37,11 +37,11 @@ class Crossover:
         """The contexts that were measured, shortest first."""
         return sorted({cell["context"] for cell in self.cells})
 
-    def measured(self, mixer: str, context: int, cost: str, key: str) -> float | None:
-        """Returns a number of ``crossover.jsonl``; None where it is missing."""
-        cell = (mixer, context, cost)
-        values = (c[key] for c in self.cells if (c["mixer"], c["context"], c["what"]) == cell)
-        return next(values, None)
+    def by_context(self, mixer: str, cost: str, key: str) -> list[tuple[int, float | None]]:
+        """Returns a number of ``crossover.jsonl`` for each context; None where it is missing."""
+        cells = [cell for cell in self.cells if (cell["mixer"], cell["what"]) == (mixer, cost)]
+        values = {cell["context"]: cell[key] for cell in reversed(cells)}
+        return [(context, values.get(context)) for context in self.contexts]
 
     def bits(self, mixer: str, name: str) -> list[float]:
         """A score of each run of a mixer."""
@@ -100,10 +100,8 @@ def costs(study: Crossover) -> list[Grid]:
     mixers = list(dict.fromkeys(cell["mixer"] for cell in study.cells))
     grids = []
     for title, (cost, key) in COSTS.items():
-        rows = tuple(
-            (mixer, *(_three(study.measured(mixer, c, cost, key)) for c in study.contexts))
-            for mixer in mixers
-        )
+        values = {mixer: study.by_context(mixer, cost, key) for mixer in mixers}
+        rows = tuple((mixer, *(_three(value) for _, value in line)) for mixer, line in values.items())
         header = (title, *(f"{context:,}" for context in study.contexts))
         grids.append(Grid(header, rows, frozenset(range(1, len(header)))))
     return grids
@@ -125,20 +123,16 @@ def machines(study: Crossover) -> tuple[str, ...]:
 
 def picture(study: Crossover) -> Plot:
     """Bits per byte against the speed of training, then each cost against the context. The study must have cells."""
-    mixers, shortest = list(study.runs), study.contexts[0]
+    mixers = list(study.runs)
     points = [
         PlotLine(index, [(speed, estimate(study.bits(mixer, NEAR)).mean)])
         for index, mixer in enumerate(mixers)
-        if (speed := study.measured(mixer, shortest, "training", "tokens_per_s"))
+        if (speed := study.by_context(mixer, "training", "tokens_per_s")[0][1])
     ]
-    panels = [
-        Panel(f"training, bytes/s at a context of {shortest:,}", "bits per byte", points, settings=True)
-    ]
+    speeds = f"training, bytes/s at a context of {study.contexts[0]:,}"
+    panels = [Panel(speeds, "bits per byte", points, settings=True)]
     for title, (cost, key) in COSTS.items():
-        lines = [
-            PlotLine(index, [(c, study.measured(mixer, c, cost, key)) for c in study.contexts])
-            for index, mixer in enumerate(mixers)
-        ]
+        lines = [PlotLine(i, study.by_context(mixer, cost, key)) for i, mixer in enumerate(mixers)]
         panels.append(Panel("context, bytes", title, lines, settings=True))
     caption = "mixers by bits per byte, speed and memory"
     return Plot(PICTURE, CURVES, caption, Chart(TITLE, mixers, panels))

@@ -51,11 +51,7 @@ def group(records: Sequence[RunRecord]) -> list[RunGroup]:
     alike: dict[tuple[str, str], dict[str, list[RunRecord]]] = {place: {} for place in places}
     for record in records:
         alike[record.experiment, record.scale].setdefault(record.config_hash[:8], []).append(record)
-    configs = {
-        hashed: Recipe(*place, same[0].config).signature
-        for place, of_place in alike.items()
-        for hashed, same in of_place.items()
-    }
+    configs = {r.config_hash[:8]: Recipe(r.experiment, r.scale, r.config).signature for r in records}
     differing = {place: _differing([configs[hashed] for hashed in alike[place]]) for place in places}
     shown = sorted(set[str]().union(*differing.values()))
     groups = []

@@ -151,10 +151,8 @@ def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[s
     for name, record in records.items():
         measured = record.metric(stage.number)
         if measured is None:
-            names = [m.name for m in record.metrics]
-            raise UserError(
-                f"{FILE}: {record.experiment} measures no {stage.number!r}{nearest(stage.number, names)}"
-            )
+            close = nearest(stage.number, [m.name for m in record.metrics])
+            raise UserError(f"{FILE}: {record.experiment} measures no {stage.number!r}{close}")
         number = f"{stage.number} {text.number(measured.value)} {measured.unit}"
         rows.append((name, number, text.duration(record.wall_seconds)))
     return tuple(rows)

@@ -89,25 +89,16 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
     trained = [value for value in (line.losses, line.weights) if value is not None]
     tests = [f"{line.tests[word]} {word}" for word in ORDERS if line.tests.get(word)]
     total, tested = sum(line.tests.values()), sum(line.numbers.values())
+    worst, other = max(trained, default=None), "" if line.by_authors else " (reimplementation)"
+    training = f"{text.plural(line.updates, 'update')}, {parity.power(worst)}{other}"
+    explained = f", {line.explained} explained" if line.explained else ""
+    reproduced = f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
     return (
         Link(f"{paper.short_title} ({paper.about.year})", f"{paper.key}.html", f"{paper.key}.md"),
         f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
-        _training(line, max(trained)) if trained else text.NOTHING,
-        _size(line),
+        training if trained else text.NOTHING,
+        f"{line.equal} of {line.sizes}{explained}" if line.sizes else text.NOTHING,
         ", ".join(tests) or (f"none of {total} yet" if total else text.NOTHING),
-        f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
-        if tested
-        else f"none of {line.counted} tested",
+        reproduced if tested else f"none of {line.counted} tested",
         f"{line.gpu_hours:,.0f}" if line.gpu_hours else text.NOTHING,
     )
-
-
-def _training(line: Rungs, worst: float) -> str:
-    other = "" if line.by_authors else " (reimplementation)"
-    return f"{text.plural(line.updates, 'update')}, {parity.power(worst)}{other}"
-
-
-def _size(line: Rungs) -> str:
-    if not line.sizes:
-        return text.NOTHING
-    return f"{line.equal} of {line.sizes}" + (f", {line.explained} explained" if line.explained else "")

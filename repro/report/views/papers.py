@@ -11,7 +11,7 @@ from repro.report.formats.blocks import Cell as GridCell
 from repro.report.plots.plot import KINDS, Plot
 from repro.report.views.first_screen import rungs_grid
 from repro.report.views.tests import grid_of_tests, untested_grid
-from repro.report.views.words import PARAGRAPHS, at_scale, venue
+from repro.report.views.words import PARAGRAPHS, at_scale, published, venue
 
 
 def paper_document(evidence: Evidence, paper: Paper, plots: Iterable[Plot] = ()) -> Document:
@@ -86,10 +86,7 @@ def _place_of(entry: Entry, cell: Cell) -> str:
 def _paper_line(
     table: PublishedTable, row: Row, metrics: list[Metric], entries: list[Entry]
 ) -> tuple[GridCell, ...]:
-    values = [
-        text.printed(row.values.get(m.name)) + (" (unconfirmed)" if m.name in row.unconfirmed else "")
-        for m in metrics
-    ]
+    values = [published(row.values.get(m.name), m.name in row.unconfirmed) for m in metrics]
     source = "others" if table.third_party else "paper"
     return row.label, source, text.count(row.params), *values, _paper_verdict(entries)
 

@@ -14,7 +14,7 @@ from repro.evidence.table import Evidence, numbers
 from repro.recipe import SCALES, scales_of
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
 from repro.report.views.first_screen import rungs_grid
-from repro.report.views.words import at_scale, outcome
+from repro.report.views.words import at_scale, outcome, published
 
 Rows = list[dict[str, Any]]
 
@@ -78,13 +78,13 @@ def list_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:
     """Objects of :func:`list_rows` of one table, a line each."""
     lines = []
     for row in rows:
-        published = text.printed(row["published"]) + (" (unconfirmed)" if row["unconfirmed"] else "")
         reduced = (f"{r['scale']} {text.number(r['mean'])} (n = {r['n']})" for r in row["reduced"])
         measured = text.number(row["measured"]) + (f" (n = {row['n']})" if row["n"] else "")
         verdict = VerdictWord(row["verdict"], "; ".join(filter(None, (row["why"], *row["notes"]))))
         metric = f"{row['metric']} ({row['unit']})" if row["metric"] else text.NOTHING
         recipe = (row["experiment"] or text.NOTHING).removeprefix(f"{row['paper']}/")
-        lines.append((row["row"], metric, published, measured, verdict, ", ".join(reduced), recipe))
+        printed = published(row["published"], row["unconfirmed"])
+        lines.append((row["row"], metric, printed, measured, verdict, ", ".join(reduced), recipe))
     header = ("row", "metric", "published", "measured", "verdict", "reduced scales", "recipe")
     return Grid(header, tuple(lines))
 

@@ -85,10 +85,5 @@ def _verified(comparison: Comparison) -> Document:
     header = ("Verified", "Record", "Outcome", "Same build and layout", "Detail")
     same = {True: "yes", False: "no", None: text.NOTHING}
     rows = [(o.time[:10], o.record, o.outcome, same[o.same_build], o.detail) for o in comparison.verified]
-    if not rows:
-        return []
-    return [
-        Heading(2, "Records that were run again"),
-        Paragraph(PARAGRAPHS["verified"]),
-        Grid(header, tuple(rows)),
-    ]
+    title = Heading(2, "Records that were run again")
+    return [title, Paragraph(PARAGRAPHS["verified"]), Grid(header, tuple(rows))] if rows else []

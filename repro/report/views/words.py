@@ -18,6 +18,11 @@ def at_scale(scale: str) -> str:
     return "paper's scale" if scale == "paper" else f"reduced scale: {scale}"
 
 
+def published(value: float | None, unconfirmed: bool) -> str:
+    """A number as the paper prints it, and whether it could not be checked."""
+    return text.printed(value) + (" (unconfirmed)" if unconfirmed else "")
+
+
 def venue(paper: Paper) -> str:
     """Returns venue and year of a paper."""
     about = paper.about
