@@ -15,8 +15,8 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1971,
-    "data": 5378,
-    "evidence": 2354,
+    "data": 5373,
+    "evidence": 2428,
     "experiment": 2671,
     "launch": 2206,
     "mirror": 411,
