@@ -109,9 +109,9 @@ class DataModule(LightningDataModule, ABC):
     @property
     def share(self) -> Share:
         """This rank's place; the whole before there is a trainer."""
-        if self.trainer is None:
-            return Share()
         trainer = self.trainer
+        if trainer is None:
+            return Share()
         return Share(trainer.global_rank, trainer.world_size, int(trainer.accumulate_grad_batches))
 
     def evaluation_loader(self, evaluation: Evaluation) -> FixedLoader[Any, Any]:

@@ -142,23 +142,15 @@ class ExampleData(DataModule):
 
     def plan_evaluation(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's batches of a whole split, its first examples, or random batches of it."""
-        split, drawn = self.split(evaluation.kind), evaluation.selection
-        return self._random(split, drawn) if isinstance(drawn, RandomBatches) else self._whole(evaluation)
-
-    def _whole(self, evaluation: Evaluation) -> list[Rows]:
-        """This rank's examples, each once over all ranks; a batch without rows where it has none."""
-        rank, world, _ = self.share
+        drawn, (rank, world, _) = evaluation.selection, self.share
+        if isinstance(drawn, RandomBatches):  # of examples without replacement, in random order
+            order = shuffled(self.size(self.split(evaluation.kind)), drawn.batches, drawn.rows)
+            table = np.resize(order, (drawn.batches, drawn.rows))  # goes round a split that is smaller
+            return [Rows(batch[rank::world], None, 0) for batch in table]
+        # each example once over all ranks; a batch without rows where this one has none
         own = np.arange(rank, self.expected(evaluation)["examples"], world, dtype=np.int64)
         starts = range(0, max(1, len(own)), self.eval_batch_size)
         return [Rows(own[start : start + self.eval_batch_size], None, 0) for start in starts]
-
-    def _random(self, split: str, drawn: RandomBatches) -> list[Rows]:
-        """This rank's share of random batches, examples drawn without replacement from the split in random order."""
-        rank, world, _ = self.share
-        order = shuffled(self.size(split), drawn.batches, drawn.rows)
-        # goes round a split that is smaller
-        table = np.resize(order, drawn.batches * drawn.rows).reshape(drawn.batches, drawn.rows)
-        return [Rows(batch[rank::world], None, 0) for batch in table]
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Examples of an evaluation over all ranks."""

@@ -119,12 +119,11 @@ def overlapping(n_targets: int, batch_tokens: int, seq_len: int, context: int) -
     """The windows of an epoch with ``context``; their number does not depend on the epoch.
 
     Raises:
-        UserError: a context that leaves nothing to count, sizes that do not divide, or too little text.
+        UserError: a context that leaves nothing to count, or sizes that do not divide.
     """
     if not 0 <= context < seq_len:
         raise UserError(f"context {context} must be at least 0 and below seq_len {seq_len}")
     rows = rows_per_batch(batch_tokens, seq_len)
-    steps_per_epoch(n_targets, batch_tokens)  # refuses a text that is shorter than one batch
     return InWindows(rows, (n_targets + 1) // rows - 1, seq_len - context, context)
 
 
@@ -363,38 +362,25 @@ def _taken(order: Order, rows: Int64s, step: int) -> Segment:
     return order.segment(step).take(rows)
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """The batches of one epoch for one rank, micro-batches of a step one after another.
+def epoch_of_rank(order: Order, share: Share, scored: Bools | None, first: int) -> Lazy[Segment]:
+    """A rank's batches of an epoch, micro-batches of a step one after another; ranks must share the rows evenly.
 
-    Attributes:
+    Args:
         order: the global batches.
         share: this rank's place.
         scored: ``(N,)``, the tokens that count; None is all.
         first: the target that counts as target 0.
     """
+    place = partial(_micro_batch, order, share, scored, first)
+    return Lazy(place, range(order.steps * share.micro_batches))
 
-    order: Order
-    share: Share
-    scored: Bools | None = None
-    first: int = 0
 
-    def plan(self) -> Lazy[Segment]:
-        """Segments in the order of training.
-
-        Raises:
-            UserError: rows that the ranks cannot share.
-        """
-        self.share.check_even(self.order.rows, f"{self.order.rows} streams (batch_tokens / seq_len)")
-        return Lazy(self.segment, range(self.order.steps * self.share.micro_batches))
-
-    def segment(self, i: int) -> Segment:
-        """The i-th micro-batch of the epoch."""
-        step, micro_batch = divmod(i, self.share.micro_batches)
-        whole = self.order.segment(step)
-        if self.first:
-            whole = replace(whole, targets=whole.targets + self.first)
-        rows = self.share.streams(self.order.rows, micro_batch)
-        mine = whole if rows.size == self.order.rows else whole.take(rows)
-        step_targets = int(np.count_nonzero(whole.counting(self.scored)))
-        return replace(mine, micro_batch=micro_batch, step_targets=step_targets)
+def _micro_batch(order: Order, share: Share, scored: Bools | None, first: int, i: int) -> Segment:
+    step, micro_batch = divmod(i, share.micro_batches)
+    whole = order.segment(step)
+    if first:
+        whole = replace(whole, targets=whole.targets + first)
+    rows = share.streams(order.rows, micro_batch)
+    mine = whole if rows.size == order.rows else whole.take(rows)
+    step_targets = int(np.count_nonzero(whole.counting(scored)))
+    return replace(mine, micro_batch=micro_batch, step_targets=step_targets)

@@ -13,7 +13,6 @@ from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
 from repro.data.core.orders import (
     DocumentRows,
-    Epoch,
     InBlocks,
     InRandomWindows,
     InSentences,
@@ -21,6 +20,7 @@ from repro.data.core.orders import (
     Order,
     OrderName,
     Windows,
+    epoch_of_rank,
     evaluation_of_rank,
     overlapping,
     rows_per_batch,
@@ -196,9 +196,9 @@ class StreamData(DataModule):
         rows = rows_per_batch(self.batch_tokens, seq_len)
         if self.order == "documents":
             return DocumentRows(self.documents(self.train_split), seq_len, rows)
+        steps = steps_per_epoch(n_targets, self.batch_tokens)
         if self.context:
             return overlapping(n_targets, self.batch_tokens, seq_len, self.context)
-        steps = steps_per_epoch(n_targets, self.batch_tokens)
         if self.order == "shuffled":
             return InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
         if self.order == "random":
@@ -242,14 +242,11 @@ class StreamData(DataModule):
         Raises:
             UserError: rows that the ranks cannot share, also those of another stage.
         """
-        if self.stages:
-            for length in (self.seq_len, *(stage.seq_len for stage in self.stages)):
-                rows = rows_per_batch(self.batch_tokens, length)
-                self.share.check_even(rows, f"{rows} streams of {length} tokens (batch_tokens / seq_len)")
-        first = epoch % self.shards * self._epoch_targets
-        return Epoch(
-            self.global_batches(epoch), self.share, self.column(self.train_split).scored, first
-        ).plan()
+        for length in (self.seq_len, *(stage.seq_len for stage in self.stages)):
+            rows = rows_per_batch(self.batch_tokens, length)
+            self.share.check_even(rows, f"{rows} streams of {length} tokens (batch_tokens / seq_len)")
+        first, scored = epoch % self.shards * self._epoch_targets, self.column(self.train_split).scored
+        return epoch_of_rank(self.global_batches(epoch), self.share, scored, first)
 
     def builder(self, split: str) -> Callable[[Segment], StreamBatch]:
         """Builds the planned batches of a split."""
