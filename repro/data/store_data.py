@@ -185,14 +185,10 @@ class RowData(StoreDataModule, ExampleData):
         """Sequences of a split that are used."""
         return len(self.reader(split).kept)
 
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Counts as for all classifiers, and how many sequences of each split are longer."""
-        by_split = super().counts
-        for split, counts in by_split.items():
-            longer = int((self.reader(split).lengths > self.seq_len).sum())
-            counts["cut" if self.cut else "left_out"] = longer
-        return by_split
+    def too_long(self, split: str) -> dict[str, int]:
+        """How many sequences of a split are longer."""
+        longer = self.reader(split).lengths > self.seq_len
+        return {"cut" if self.cut else "left_out": int(longer.sum())}
 
 
 def _stored(store: Store, split: str, parts: tuple[str, ...]) -> Columns:

@@ -102,14 +102,20 @@ class ExampleData(DataModule):
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """Examples and targets of the splits in use, and the examples that an epoch of training leaves out."""
+        """Examples and targets of the splits in use, the examples that an epoch of training leaves out, and
+        :meth:`too_long`.
+        """
         counts = {}
         for split in (self.train_split, self.val_split, self.test_split):
             n = self.size(split)
             dropped = n % self.batch_size if split == self.train_split else 0
             targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
-            counts[split] = {"examples": n, "targets": targets, "dropped": dropped}
+            counts[split] = {"examples": n, "targets": targets, "dropped": dropped, **self.too_long(split)}
         return counts
+
+    def too_long(self, split: str) -> dict[str, int]:
+        """How many examples of a split are too long, by what is done with them; empty where none can be."""
+        return {}
 
     @property
     def steps_per_epoch(self) -> int:

@@ -180,13 +180,9 @@ class SpeechData(StoreDataModule, ExampleData):
         """Name of each class."""
         return list(self.store.manifest.tokenizer["symbols"])
 
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Counts as for all examples, and how many utterances of each split cannot be used."""
-        by_split = super().counts
-        for split, counts in by_split.items():
-            counts["left_out"] = len(self.reader(split).frames) - counts["examples"]
-        return by_split
+    def too_long(self, split: str) -> dict[str, int]:
+        """How many utterances of a split cannot be used, also those too short for CTC."""
+        return {"left_out": len(self.reader(split).frames) - self.size(split)}
 
 
 class Utterance(NamedTuple):
@@ -293,7 +289,6 @@ class AlignmentData(GeneratedData[Utterances]):
 
     store_name = "alignment"
     input_size = CHANNELS
-    public = True
 
     def __init__(
         self,
