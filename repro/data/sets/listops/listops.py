@@ -18,7 +18,7 @@ from repro.data.sets.listops.trees import (
     SYMBOLS,
     Trees,
     TreeSet,
-    offsets_of,
+    trees_of,
 )
 from repro.data.store import MANIFEST, Manifest, StoreWriter, store_path
 from repro.data.table import ColumnType, ids_of
@@ -96,7 +96,7 @@ def read_trees(file: TextFile) -> Trees:
         raise UserError(
             f"{file.path}, line 1: needs the columns {' and '.join(_COLUMNS)}, has {', '.join(names)}"
         )
-    tokens, lengths, values = [], [], []
+    rows, values = [], []
     for line in lines:
         row = dict(zip(names, line.split("\t"), strict=False))
         ids = [IDS.get(symbol, PAD) for symbol in _BRACKETS.sub(" ", row.get("Source", "")).split()]
@@ -107,9 +107,8 @@ def read_trees(file: TextFile) -> Trees:
             raise UserError(
                 f"{file.path}, line {file.read}: {line!r:.80} is not a tree and its value; get the file again"
             )
-        tokens.append(np.array(ids, np.uint8))
-        lengths.append(len(ids))
+        rows.append(np.array(ids, np.uint8))
         values.append(int(value))
     if not values:
         raise UserError(f"{file.path}: no trees in it; use the original file")
-    return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
+    return trees_of(rows, values)

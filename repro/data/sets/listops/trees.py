@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +50,11 @@ class Trees(NamedTuple):
 def offsets_of(lengths: Ints | Sequence[int]) -> Ints:
     """Offsets of rows of some lengths, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def trees_of(rows: Sequence[Ints], values: Sequence[int]) -> Trees:
+    """Trees by their tokens and values."""
+    return Trees(np.concatenate(rows), offsets_of(list(map(len, rows))), np.array(values, np.uint8))
 
 
 GENERATOR_VERSION = 1
@@ -142,25 +148,18 @@ def generate(rules: TreeRules, count: int) -> Trees:
     Raises:
         UserError: there are too few different trees of such rules.
     """
-    distinct: set[bytes] = set()
-    tokens, lengths, values = [], [], []
+    found: dict[bytes, tuple[Ints, int]] = {}  # tokens and value, by the hash of the tokens
     block = fruitless = 0
-    while len(distinct) < count:
+    while len(found) < count:
         if fruitless == _FRUITLESS:
-            raise UserError(f"found {len(distinct)} different trees, not {count}, of {rules}")
-        grown = grow(rules, block)
-        before = len(distinct)
-        for i in range(len(grown.values)):
+            raise UserError(f"found {len(found)} different trees, not {count}, of {rules}")
+        grown, before = grow(rules, block), len(found)
+        for i, value in enumerate(grown.values):
             row = grown.tokens[grown.offsets[i] : grown.offsets[i + 1]]
-            digest = hashlib.blake2b(row.tobytes(), digest_size=16).digest()
-            if digest not in distinct and len(distinct) < count:
-                distinct.add(digest)
-                tokens.append(row)
-                lengths.append(len(row))
-                values.append(grown.values[i])
+            found.setdefault(hashlib.blake2b(row.tobytes(), digest_size=16).digest(), (row, value))
         block += 1
-        fruitless = 0 if len(distinct) > before else fruitless + 1
-    return Trees(np.concatenate(tokens), offsets_of(lengths), np.array(values, np.uint8))
+        fruitless = 0 if len(found) > before else fruitless + 1
+    return trees_of(*zip(*islice(found.values(), count), strict=True))
 
 
 class _Level(NamedTuple):
