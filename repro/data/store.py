@@ -214,18 +214,17 @@ def open_store(name: str, variant: str, command: str) -> Store:
         UserError: missing, corrupt or of an older version; one line with the command.
     """
     path = store_path(name, variant)
+    if not path.is_dir():
+        raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`")
     try:
         content = (path / MANIFEST).read_bytes()
-    except OSError as error:
-        if path.is_dir():
-            raise _corrupt(f"{name}/{variant}", f"{MANIFEST}: {error.strerror}", command) from None
-        raise UserError(f"no store {name}/{variant} in the data folder; make it with: `{command}`") from None
-    try:
         store = Store(path, Manifest.from_json(content), hashlib.sha256(content).hexdigest(), command)
         for file, entry in store.manifest.files.items():
             size = (path / file).stat().st_size if (path / file).is_file() else None
             if size != entry["bytes"]:
                 raise ValueError(f"{file} has {size} bytes, its manifest states {entry['bytes']}")
+    except OSError as error:
+        raise _corrupt(f"{name}/{variant}", f"{MANIFEST}: {error.strerror}", command) from None
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise _corrupt(f"{name}/{variant}", error, command) from None
     return store

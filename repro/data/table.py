@@ -5,6 +5,7 @@ it is read through ``pyarrow``'s memory map alone. It has one record batch: each
 """
 
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -174,36 +175,25 @@ def _mapped(path: Path, sources: dict[int, Path]) -> "pa.Buffer":
     return buffer
 
 
-class _Sink:
-    """A sink for Arrow tables. It copies the files of mapped buffers, so that their pages do not fill memory.
+class _Sink(io.BufferedWriter):
+    """A file for an Arrow table. It copies the files of mapped buffers, so that their pages do not fill memory.
 
     Args:
-        file: to be written.
+        path: of the file.
         sources: files by the address where they are mapped.
     """
 
-    closed = False
-
-    def __init__(self, file: IO[bytes], sources: dict[int, Path]) -> None:
-        self._file = file
+    def __init__(self, path: Path, sources: dict[int, Path]) -> None:
+        super().__init__(io.FileIO(path, "wb"))
         self._sources = sources
 
     def write(self, content: "bytes | pa.Buffer") -> int:
         path = None if isinstance(content, bytes) else self._sources.get(content.address)
         if path is None or path.stat().st_size != len(content):
-            return self._file.write(content)
+            return super().write(content)
         with path.open("rb") as source:
-            shutil.copyfileobj(source, self._file, COPY_BYTES)
+            shutil.copyfileobj(source, self, COPY_BYTES)
         return len(content)
-
-    def tell(self) -> int:
-        return self._file.tell()
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def close(self) -> None:
-        self.closed = True
 
 
 def write_table(folder: Path, columns: Mapping[str, ColumnWriter]) -> list[Path]:
@@ -234,9 +224,8 @@ def write_table(folder: Path, columns: Mapping[str, ColumnWriter]) -> list[Path]
         metadata={"huggingface": json.dumps({"info": {"features": features}})},
     )
     folder.mkdir(parents=True)
-    with (folder / DATA_FILE).open("wb") as file:
-        sink = pa.PythonFile(_Sink(file, sources), mode="w")
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
+    with _Sink(folder / DATA_FILE, sources) as file:
+        with pa.ipc.new_stream(pa.PythonFile(file, mode="w"), batch.schema) as stream:
             stream.write_batch(batch)
         file.flush()
         os.fsync(file.fileno())
@@ -294,8 +283,7 @@ class Table:
 
     def lines(self, name: str) -> list[str]:
         """The lines of a column of text."""
-        lines: list[str] = self._batch.column(name).to_pylist()
-        return lines
+        return self._batch.column(name).to_pylist()
 
 
 def slices(values: Array, offsets: Array, indices: Array | Sequence[int]) -> list[Array]:
