@@ -19,7 +19,7 @@ from repro.errors import UserError
 
 PARTS = ("documents", "topics", "speakers", "lengths", "utterances")
 DOCUMENTS = PARTS[0]  # also the name of their table
-FOLDERS = {"train": "train", "val": "valid", "test": "test"}  # of conversations
+FOLDERS = {"train": "Conversations/train", "val": "Conversations/valid", "test": "Conversations/test"}
 SPEAKERS = ("user1", "user2")
 # What a document's section 0 holds, and what it is called in the text; sections 1 to 3 are plain text.
 FACTS = {
@@ -27,9 +27,6 @@ FACTS = {
     "rating": "Rating", "critical_response": "Critical response", "introduction": "Introduction",
 }  # fmt: skip
 SCENES = ("1", "2", "3")
-_TOPICS = ColumnType("uint16")
-_SPEAKERS = ColumnType("uint8", ragged=True)
-_LENGTHS = ColumnType("uint32", ragged=True)
 
 
 class Conversation(NamedTuple):
@@ -65,10 +62,7 @@ class Dialogues(DataSet):
         records = self._records(options.folder, DOCUMENTS, "WikiData", hashes)
         documents = dict(sorted((record["wikiDocumentIdx"], _document(record)) for record in records))
         splits = {
-            split: [
-                _conversation(record)
-                for record in self._records(options.folder, split, f"Conversations/{FOLDERS[split]}", hashes)
-            ]
+            split: list(map(_conversation, self._records(options.folder, split, FOLDERS[split], hashes)))
             for split in self.splits
         }
         utterances = (text for talk in splits[TRAIN] for text in talk.utterances)
@@ -78,10 +72,10 @@ class Dialogues(DataSet):
         places = {number: place for place, number in enumerate(documents)}
         counts: dict[str, dict[str, Any]] = {}
         for split, talks in splits.items():
-            topics, speakers, lengths, words = (
-                writer.column(split, name, type_)
-                for name, type_ in zip(PARTS[1:], (_TOPICS, _SPEAKERS, _LENGTHS, ids), strict=True)
-            )
+            topics = writer.column(split, "topics", ColumnType("uint16"))
+            speakers = writer.column(split, "speakers", ColumnType("uint8", ragged=True))
+            lengths = writer.column(split, "lengths", ColumnType("uint32", ragged=True))
+            words = writer.column(split, "utterances", ids)
             for talk in talks:
                 if encoded := tokenizer.encode_batch(talk.utterances):
                     topics.add(np.array([places[talk.topic]]))

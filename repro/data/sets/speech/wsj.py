@@ -126,18 +126,18 @@ def read_wav(path: Path) -> Samples:
     """
     try:
         with wave.open(str(path), "rb") as opened:
-            audio_format = opened.getframerate(), 8 * opened.getsampwidth(), opened.getnchannels()
-            content = opened.readframes(opened.getnframes())
-            n_samples = opened.getnframes()
+            found, content = opened.getparams(), opened.readframes(opened.getnframes())
     except (OSError, EOFError, wave.Error) as error:
         raise UserError(f"{path} is not a RIFF file that can be read: {error or 'it is cut off'}") from None
-    if audio_format != (RATE, 16, 1):
-        rate, bits, channels = audio_format
+    if (found.framerate, found.sampwidth, found.nchannels) != (RATE, 2, 1):
         raise UserError(
-            f"{path} has {rate} Hz, {bits} bits and {channels} channels; needed: {RATE} Hz, 16 bits, 1 channel"
+            f"{path} has {found.framerate} Hz, {8 * found.sampwidth} bits and {found.nchannels} channels; "
+            f"needed: {RATE} Hz, 16 bits, 1 channel"
         )
-    if len(content) != 2 * n_samples:
-        raise UserError(f"{path} is cut off: {len(content) // 2} of {n_samples} samples; convert it again")
+    if len(content) != 2 * found.nframes:
+        raise UserError(
+            f"{path} is cut off: {len(content) // 2} of {found.nframes} samples; convert it again"
+        )
     return np.frombuffer(content, "<i2").astype(np.int16)
 
 

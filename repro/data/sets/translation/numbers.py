@@ -142,26 +142,36 @@ def generate(split: str, size: int, seed: int = 0) -> list[Pair]:
     return [translate_key(key) for key in islice(items(split, seed), size)]
 
 
-def english_cardinal(n: int) -> str:
-    """0..999,999 in British English: ``three hundred and forty-two thousand and seven``."""
+def english_cardinal(n: int, in_hundreds: bool = False) -> str:
+    """0..999,999 in British English: ``three hundred and forty-two thousand and seven``.
+
+    Args:
+        n: the number.
+        in_hundreds: thousands are counted in hundreds, as in years.
+    """
     if n < 20:
         return _ENGLISH["small"][n]
     if n < 100:
         return _ENGLISH["tens"][n // 10 - 2] + (f"-{_ENGLISH['small'][n % 10]}" if n % 10 else "")
-    base, word = (1000, "thousand") if n >= 1000 else (100, "hundred")
+    base, word = (1000, "thousand") if n >= 1000 and not in_hundreds else (100, "hundred")
     head, rest = f"{english_cardinal(n // base)} {word}", n % base
     if not rest:
         return head
     return f"{head} {'and ' if rest < 100 else ''}{english_cardinal(rest)}"
 
 
-def german_cardinal(n: int) -> str:
-    """0..999,999 in one German word, ``eins`` at the end: ``dreihundertzweiundvierzigtausendsieben``."""
+def german_cardinal(n: int, in_hundreds: bool = False) -> str:
+    """0..999,999 in one German word, ``eins`` at the end: ``dreihundertzweiundvierzigtausendsieben``.
+
+    Args:
+        n: the number.
+        in_hundreds: thousands are counted in hundreds, as in years.
+    """
     if n < 20:
         return _GERMAN["small"][n]
     if n < 100:
         return (f"{_one(n % 10)}und" if n % 10 else "") + _GERMAN["tens"][n // 10 - 2]
-    base, word = (1000, "tausend") if n >= 1000 else (100, "hundert")
+    base, word = (1000, "tausend") if n >= 1000 and not in_hundreds else (100, "hundert")
     return _one(n // base) + word + (german_cardinal(n % base) if n % base else "")
 
 
@@ -187,17 +197,12 @@ def _in_hundreds(year: int) -> bool:
 
 def english_year(year: int) -> str:
     """1100..2099: ``nineteen hundred and eighty-four``, ``two thousand and four``."""
-    if not _in_hundreds(year):
-        return english_cardinal(year)
-    head = f"{english_cardinal(year // 100)} hundred"
-    return f"{head} and {english_cardinal(year % 100)}" if year % 100 else head
+    return english_cardinal(year, _in_hundreds(year))
 
 
 def german_year(year: int) -> str:
     """1100..2099: ``neunzehnhundertvierundachtzig``, ``zweitausendvier``."""
-    if not _in_hundreds(year):
-        return german_cardinal(year)
-    return german_cardinal(year // 100) + "hundert" + (german_cardinal(year % 100) if year % 100 else "")
+    return german_cardinal(year, _in_hundreds(year))
 
 
 def german_counted(n: int, noun: Noun, case: str) -> str:
