@@ -17,6 +17,7 @@ from repro.errors import UserError, at_least
 class Reader(Protocol):
     """Makes examples of one split. Cheap to send to a worker process."""
 
+    @abstractmethod
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Some examples.
 
@@ -24,7 +25,6 @@ class Reader(Protocol):
             indices: which, ``(B,)``.
             epoch: of training, for what differs from epoch to epoch (augmentation, fresh examples); None outside it.
         """
-        ...
 
 
 class Rows(NamedTuple):

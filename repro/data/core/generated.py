@@ -1,15 +1,13 @@
 """Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
-from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from repro.batches import Examples
 from repro.data.core.draws import Int64s, Raw, digest_of, stream
-from repro.data.core.examples import ExampleData
+from repro.data.core.examples import ExampleData, Reader
 from repro.errors import at_least
 
 GENERATOR_VERSION = 1
@@ -50,7 +48,7 @@ def lengths_between(
 
 
 @dataclass(frozen=True)
-class ExampleGenerator(ABC):
+class ExampleGenerator(Reader):
     """Makes the examples of one split from random numbers.
 
     Args:
@@ -58,10 +56,6 @@ class ExampleGenerator(ABC):
     """
 
     split: str
-
-    @abstractmethod
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Some examples; see :class:`repro.data.core.examples.Reader`."""
 
     def raw(self, count: int, purpose: int, indices: Int64s, epoch: int | None) -> Raw:
         """Random numbers of some examples, ``(B, count)``, 64 random bits each; see :func:`raw`."""
