@@ -35,8 +35,7 @@ class MergedWords(Special):
         super().__init__(content)
         from tokenizers import Tokenizer, models, pre_tokenizers
 
-        subwords, pairs = body_of(content, self.kind, "subwords", "merges")
-        self.subwords: list[str] = subwords
+        self.subwords, pairs = body_of(content, self.kind, "subwords", "merges")
         merges = [(str(first), str(second)) for first, second in pairs]
         self._ids = {subword: SPECIALS + n for n, subword in enumerate(self.subwords)}
         characters = sorted({c for subword in self.subwords for c in subword.removesuffix(JOINER)})

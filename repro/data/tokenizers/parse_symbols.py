@@ -27,8 +27,7 @@ class WordsAndSymbols(Special):
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
-        symbols, words = body_of(content, self.kind, "symbols", "words")
-        self.symbols: list[str] = symbols
+        self.symbols, words = body_of(content, self.kind, "symbols", "words")
         self._words = ByteBpe(json.dumps(words, ensure_ascii=False).encode())
         self._ids = {symbol: SPECIALS + n for n, symbol in enumerate(self.symbols)}
 

@@ -260,14 +260,12 @@ class TextSet(DataSet):
         """
         column = writer.column(split, "text", ids_of(tokenizer.size))
         lines = unknown = length = 0  # the length of the row that has not ended yet
-        opened = False
         if self.sentences:  # the mark before the first sentence, as before every other
             column.add(np.array([tokenizer.eos_id]), [1])
-        for text, begins in self._prepared(level, corpus, split):
-            if self.documents and begins and opened:
+        for number, (text, begins) in enumerate(self._prepared(level, corpus, split)):
+            if self.documents and begins and number:
                 column.end_row(length)
                 length = 0
-            opened = True
             ids, missed = _encoded(text, tokenizer, split)
             if self.sentences:  # whole lines, each of which ends with the symbol
                 column.add(ids, np.diff(np.flatnonzero(ids == tokenizer.eos_id), prepend=-1).tolist())
