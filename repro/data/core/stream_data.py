@@ -9,23 +9,9 @@ from typing import Any
 import numpy as np
 
 from repro.batches import Evaluation, StreamBatch, TextCut
+from repro.data.core import orders
 from repro.data.core.datamodule import DataModule
 from repro.data.core.draws import Int64s
-from repro.data.core.orders import (
-    DocumentRows,
-    InBlocks,
-    InRandomWindows,
-    InSentences,
-    InStreams,
-    Order,
-    OrderName,
-    Windows,
-    epoch_of_rank,
-    evaluation_of_rank,
-    overlapping,
-    rows_per_batch,
-    steps_per_epoch,
-)
 from repro.data.core.segments import NOTHING, Array, Bools, Lazy, Segment, build_batch
 from repro.errors import UserError, at_least
 
@@ -117,7 +103,7 @@ class StreamData(DataModule):
         self,
         batch_tokens: int,
         seq_len: int,
-        order: OrderName = "stream",
+        order: orders.OrderName = "stream",
         stages: list[Stage] | None = None,
         context: int = 0,
         shards: int = 1,
@@ -127,7 +113,7 @@ class StreamData(DataModule):
         super().__init__(seed, num_workers)
         self.batch_tokens = batch_tokens
         self.seq_len = seq_len
-        self.order: OrderName = order
+        self.order: orders.OrderName = order
         self.stages = list(stages or [])
         self.context = context
         if shards < 1 or (shards > 1 and order in ("sentences", "documents")):
@@ -141,7 +127,7 @@ class StreamData(DataModule):
         self.shards = shards
         self._columns: dict[str, Column] = {}
         for length in (seq_len, *(stage.seq_len for stage in self.stages)):
-            rows_per_batch(batch_tokens, length)
+            orders.rows_per_batch(batch_tokens, length)
 
     @abstractmethod
     def tokens(self, split: str) -> Array:
@@ -183,7 +169,7 @@ class StreamData(DataModule):
             epoch -= stage.epochs
         return self.seq_len
 
-    def global_batches(self, epoch: int) -> Order:
+    def global_batches(self, epoch: int) -> orders.Order:
         """The batches of an epoch of training, each with the rows of all ranks.
 
         Without a context there are ``n_targets // batch_tokens`` whatever ``seq_len`` is; what is left over is dropped.
@@ -193,24 +179,24 @@ class StreamData(DataModule):
             UserError: too little text, or no sentences where they are asked for.
         """
         n_targets, seq_len, key = self._epoch_targets, self.seq_len_of(epoch), (self.seed, epoch)
-        rows = rows_per_batch(self.batch_tokens, seq_len)
+        rows = orders.rows_per_batch(self.batch_tokens, seq_len)
         if self.order == "documents":
-            return DocumentRows(self.documents(self.train_split), seq_len, rows)
-        steps = steps_per_epoch(n_targets, self.batch_tokens)
+            return orders.DocumentRows(self.documents(self.train_split), seq_len, rows)
+        steps = orders.steps_per_epoch(n_targets, self.batch_tokens)
         if self.context:
-            return overlapping(n_targets, self.batch_tokens, seq_len, self.context)
+            return orders.overlapping(n_targets, self.batch_tokens, seq_len, self.context)
         if self.order == "shuffled":
-            return InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
+            return orders.InBlocks(rows, steps, seq_len, n_targets // seq_len, key)
         if self.order == "random":
-            return InRandomWindows(rows, steps, seq_len, n_targets, key)
+            return orders.InRandomWindows(rows, steps, seq_len, n_targets, key)
         if self.order == "stream":
-            return InStreams(rows, steps * seq_len, seq_len)
+            return orders.InStreams(rows, steps * seq_len, seq_len)
         offsets = self.sentences(self.train_split)
         if offsets is None:
             raise UserError(
                 "order sentences: this text was not stored sentence by sentence; use stream or shuffled"
             )
-        return InSentences(rows, steps * seq_len, seq_len, offsets, key)
+        return orders.InSentences(rows, steps * seq_len, seq_len, offsets, key)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -243,10 +229,10 @@ class StreamData(DataModule):
             UserError: rows that the ranks cannot share, also those of another stage.
         """
         for length in (self.seq_len, *(stage.seq_len for stage in self.stages)):
-            rows = rows_per_batch(self.batch_tokens, length)
+            rows = orders.rows_per_batch(self.batch_tokens, length)
             self.share.check_even(rows, f"{rows} streams of {length} tokens (batch_tokens / seq_len)")
         first, scored = epoch % self.shards * self._epoch_targets, self.column(self.train_split).scored
-        return epoch_of_rank(self.global_batches(epoch), self.share, scored, first)
+        return orders.epoch_of_rank(self.global_batches(epoch), self.share, scored, first)
 
     def builder(self, split: str) -> Callable[[Segment], StreamBatch]:
         """Builds the planned batches of a split."""
@@ -254,18 +240,18 @@ class StreamData(DataModule):
 
     def plan_evaluation(self, evaluation: Evaluation) -> Sequence[Segment]:
         """This rank's batches of a split, cut according to the evaluation."""
-        planned = evaluation_of_rank(self._evaluated(evaluation), self.share.rank, self.share.world)
+        planned = orders.evaluation_of_rank(self._evaluated(evaluation), self.share.rank, self.share.world)
         return planned if len(planned) else [NOTHING]
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Scored targets over all ranks."""
         column, order = self.column(self.split(evaluation.kind)), self._evaluated(evaluation)
-        if isinstance(order, InRandomWindows):
+        if isinstance(order, orders.InRandomWindows):
             windows = map(order.segment, range(order.steps))
             return {"tokens": sum(int(window.counting(column.scored).sum()) for window in windows)}
         return {"tokens": column.counted(order.n_targets)}
 
-    def _evaluated(self, evaluation: Evaluation) -> Order:
+    def _evaluated(self, evaluation: Evaluation) -> orders.Order:
         """The batches of an evaluation, each with the rows of all ranks; see :class:`repro.batches.TextCut`.
 
         With streams, the last ``n_targets % rows`` targets of the split belong to none and are not scored, as in
@@ -277,9 +263,9 @@ class StreamData(DataModule):
         if cut.tokens is not None:
             n_targets = min(n_targets, cut.tokens)
         if cut.batches is not None:
-            return InRandomWindows(cut.rows, cut.batches, cut.seq_len, n_targets, (self.seed,))
+            return orders.InRandomWindows(cut.rows, cut.batches, cut.seq_len, n_targets, (self.seed,))
         if cut.documents:
-            return DocumentRows(self.documents(split), cut.seq_len, cut.rows).up_to(n_targets)
+            return orders.DocumentRows(self.documents(split), cut.seq_len, cut.rows).up_to(n_targets)
         if cut.stride is None:
-            return InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
-        return Windows(cut.rows, cut.stride, cut.seq_len, n_targets)
+            return orders.InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
+        return orders.Windows(cut.rows, cut.stride, cut.seq_len, n_targets)
