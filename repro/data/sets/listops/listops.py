@@ -1,6 +1,5 @@
 """The data set ListOps: trees that are generated, or those of the published files. Needs no torch."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,23 +8,12 @@ import numpy as np
 
 from repro.data.data_set import DataSet, Options
 from repro.data.packed import TextFile, need_packed
-from repro.data.sets.listops.trees import (
-    CLOSE,
-    FIRST_OPERATOR,
-    GENERATOR_VERSION,
-    IDS,
-    PAD,
-    SYMBOLS,
-    Trees,
-    TreeSet,
-    trees_of,
-)
+from repro.data.sets.listops.trees import GENERATOR_VERSION, SYMBOLS, Trees, TreeSet, tree_ids, trees_of
 from repro.data.store import MANIFEST, Manifest, StoreWriter, store_path
 from repro.data.table import ColumnType, ids_of
 from repro.errors import UserError
 
 _COLUMNS = ("Source", "Target")
-_BRACKETS = re.compile("[()]")
 DIGITS = tuple("0123456789")
 
 
@@ -99,11 +87,8 @@ def read_trees(file: TextFile) -> Trees:
     rows, values = [], []
     for line in lines:
         row = dict(zip(names, line.split("\t"), strict=False))
-        ids = [IDS.get(symbol, PAD) for symbol in _BRACKETS.sub(" ", row.get("Source", "")).split()]
-        value = row.get("Target", "")
-        # a tree has as many opening operators as closing brackets
-        balanced = sum(i >= FIRST_OPERATOR for i in ids) == 2 * ids.count(CLOSE)
-        if not ids or PAD in ids or value not in DIGITS or not balanced:
+        ids, value = tree_ids(row.get("Source", "")), row.get("Target", "")
+        if not ids or value not in DIGITS:
             raise UserError(
                 f"{file.path}, line {file.read}: {line!r:.80} is not a tree and its value; get the file again"
             )

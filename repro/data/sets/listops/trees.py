@@ -5,6 +5,7 @@ padding, 1 to 10 the digits 0 to 9, 11 to 14 the operators, 15 the closing brack
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -23,9 +24,18 @@ FIRST_OPERATOR = ZERO + 10
 MIN, MAX, MED, SUM_MOD = range(FIRST_OPERATOR, FIRST_OPERATOR + len(OPERATORS))
 CLOSE = SUM_MOD + 1
 SYMBOLS = ("<pad>", *map(str, range(10)), *OPERATORS, "]")
+_ROUND = re.compile("[()]")
 IDS = {symbol: i for i, symbol in enumerate(SYMBOLS) if i != PAD}
 
 Ints = np.ndarray[Any, np.dtype[Any]]
+
+
+def tree_ids(text: str) -> list[int]:
+    """The ids of a tree, round brackets left out; empty where the text is none."""
+    ids = [IDS.get(symbol, PAD) for symbol in _ROUND.sub(" ", text).split()]
+    # a tree has as many opening operators as closing brackets
+    balanced = sum(i >= FIRST_OPERATOR for i in ids) == 2 * ids.count(CLOSE)
+    return ids if balanced and PAD not in ids else []
 
 
 class Trees(NamedTuple):
