@@ -1,6 +1,7 @@
 """Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
 from dataclasses import asdict, dataclass, replace
+from enum import IntEnum
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -13,15 +14,17 @@ from repro.errors import at_least
 GENERATOR_VERSION = 1
 SPLITS = ("train", "val", "test")
 # What a stream of random numbers is for: streams of different purposes share nothing.
-WORD, COPY, COPY_LENGTH, SPEECH, SPEECH_LENGTH, TEMPLATE, NOISE, SORTING, DIALOGUE = range(9)
+Purpose = IntEnum(
+    "Purpose", "WORD COPY COPY_LENGTH SPEECH SPEECH_LENGTH TEMPLATE NOISE SORTING DIALOGUE", start=0
+)
 
 
-def raw(count: int, purpose: int, split: str, epoch: int | None, index: int = 0) -> Raw:
+def raw(count: int, purpose: Purpose, split: str, epoch: int | None, index: int = 0) -> Raw:
     """The first ``count`` numbers, 64 random bits each, of the stream of one example or of one split.
 
     Args:
         count: how many.
-        purpose: one of this module's.
+        purpose: of the numbers.
         split: ``train``, ``val`` or ``test``.
         epoch: of training; None is 0.
         index: of the example.
@@ -37,7 +40,7 @@ def below(numbers: Raw, limit: int) -> Int64s:
 
 
 def lengths_between(
-    shortest: int, longest: int, purpose: int, split: str, indices: Int64s, epoch: int | None
+    shortest: int, longest: int, purpose: Purpose, split: str, indices: Int64s, epoch: int | None
 ) -> Int64s:
     """A random length of each example, ``(B,)``, uniform from ``shortest`` to ``longest``.
 
@@ -57,7 +60,7 @@ class ExampleGenerator(Reader):
 
     split: str
 
-    def raw(self, count: int, purpose: int, indices: Int64s, epoch: int | None) -> Raw:
+    def raw(self, count: int, purpose: Purpose, indices: Int64s, epoch: int | None) -> Raw:
         """Random numbers of some examples, ``(B, count)``, 64 random bits each; see :func:`raw`."""
         drawn = [raw(count, purpose, self.split, epoch, int(i)) for i in indices]
         return np.array(drawn, np.uint64).reshape(len(indices), count)

@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 from repro.data import AlignmentData, CopyData, DuplicationData
-from repro.data.core.generated import COPY, COPY_LENGTH, SPLITS, WORD, below, lengths_between, raw
+from repro.data.core.generated import SPLITS, Purpose, below, lengths_between, raw
 from repro.errors import UserError
 
 
 def test_streams_share_nothing() -> None:
-    keys = [(p, s, e, i) for p in (WORD, COPY) for s in SPLITS for e in (0, 1, 2) for i in (0, 1, 2)]
+    keys = [
+        (p, s, e, i)
+        for p in (Purpose.WORD, Purpose.COPY)
+        for s in SPLITS
+        for e in (0, 1, 2)
+        for i in (0, 1, 2)
+    ]
     drawn = [
         n for purpose, split, epoch, index in keys for n in raw(50, purpose, split, epoch, index).tolist()
     ]
@@ -19,27 +25,27 @@ def test_streams_share_nothing() -> None:
 
 
 def test_no_epoch_is_the_first() -> None:
-    assert np.array_equal(raw(5, WORD, "val", None, 3), raw(5, WORD, "val", 0, 3))
+    assert np.array_equal(raw(5, Purpose.WORD, "val", None, 3), raw(5, Purpose.WORD, "val", 0, 3))
 
 
 def test_a_stream_goes_on_the_same_however_much_of_it_is_asked_for() -> None:
-    assert np.array_equal(raw(9, WORD, "val", 2, 3)[:4], raw(4, WORD, "val", 2, 3))
+    assert np.array_equal(raw(9, Purpose.WORD, "val", 2, 3)[:4], raw(4, Purpose.WORD, "val", 2, 3))
 
 
 def test_numbers_below_a_limit_are_uniform() -> None:
-    result = below(raw(60_000, WORD, "train", 0), 12)
+    result = below(raw(60_000, Purpose.WORD, "train", 0), 12)
     counts = np.bincount(result, minlength=12)
     assert (len(counts), result.dtype) == (12, np.int64)
     assert float(((counts - 5000) ** 2 / 5000).sum()) < 31.26, "11 degrees of freedom, 0.1 %"
 
 
 def test_lengths_do_not_depend_on_which_are_asked_for() -> None:
-    whole = lengths_between(3, 9, COPY_LENGTH, "train", np.arange(500), 1)
+    whole = lengths_between(3, 9, Purpose.COPY_LENGTH, "train", np.arange(500), 1)
     some = np.array([499, 0, 7, 7])
-    assert np.array_equal(lengths_between(3, 9, COPY_LENGTH, "train", some, 1), whole[some])
+    assert np.array_equal(lengths_between(3, 9, Purpose.COPY_LENGTH, "train", some, 1), whole[some])
     assert set(whole.tolist()) == set(range(3, 10))
-    assert not np.array_equal(lengths_between(3, 9, COPY_LENGTH, "train", np.arange(500), 2), whole)
-    assert lengths_between(3, 9, COPY_LENGTH, "train", np.arange(0), 1).shape == (0,)
+    assert not np.array_equal(lengths_between(3, 9, Purpose.COPY_LENGTH, "train", np.arange(500), 2), whole)
+    assert lengths_between(3, 9, Purpose.COPY_LENGTH, "train", np.arange(0), 1).shape == (0,)
 
 
 def modules() -> dict[str, DuplicationData | CopyData | AlignmentData]:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from repro.data import AlignmentData
-from repro.data.core.generated import SPEECH, raw
+from repro.data.core.generated import Purpose, raw
 from repro.data.sets.speech.speech_data import CHANNELS, bell
 from repro.errors import UserError
 
@@ -74,7 +74,7 @@ def test_noise_has_the_deviation_it_is_asked_for() -> None:
 
 
 def test_the_bell_is_about_normal() -> None:
-    result = bell(raw(200_000, SPEECH, "train", 0)).astype(np.float64)
+    result = bell(raw(200_000, Purpose.SPEECH, "train", 0)).astype(np.float64)
     assert abs(result.mean()) < 0.01
     assert result.std() == pytest.approx(1.0, rel=0.01)
     assert (result**3).mean() == pytest.approx(0.0, abs=0.03)

@@ -10,7 +10,7 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
-from repro.data.core.generated import DIALOGUE, ExampleGenerator, GeneratedData, below, raw
+from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, raw
 from repro.data.core.segments import padded
 from repro.data.sets.dialogue.cmu_dog import DOCUMENTS, PARTS
 from repro.data.store import Store
@@ -285,8 +285,9 @@ class GeneratedDialogue(ExampleGenerator):
         """The tokens before the utterances, and the utterances, each after its speaker's mark."""
         rules = self.talk
         counts = [rules.sections, rules.sections * rules.section_words, rules.questions]
-        drawn = raw(sum(counts) + rules.questions * rules.answer_words, DIALOGUE, self.split, epoch, index)
-        topic, word, question, answer = np.split(drawn, np.cumsum(counts))
+        ends = np.cumsum([*counts, rules.questions * rules.answer_words])
+        drawn = raw(int(ends[-1]), Purpose.DIALOGUE, self.split, epoch, index)
+        topic, word, question, answer = np.split(drawn, ends[:-1])
         # the first word of each section's topic
         first = SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
         names = SPECIALS + np.arange(rules.sections)

@@ -7,15 +7,7 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import (
-    COPY,
-    COPY_LENGTH,
-    WORD,
-    ExampleGenerator,
-    GeneratedData,
-    below,
-    lengths_between,
-)
+from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, lengths_between
 from repro.errors import UserError, at_least
 
 
@@ -37,7 +29,7 @@ class Duplication(ExampleGenerator):
         """Ids ``(B, length)``, and what follows each of them."""
         half = self.length // 2
         tokens = np.zeros((len(indices), 2, half), np.int64)
-        tokens[:, :, 1:] = 1 + below(self.raw(half - 1, WORD, indices, epoch), self.symbols)[:, None]
+        tokens[:, :, 1:] = 1 + below(self.raw(half - 1, Purpose.WORD, indices, epoch), self.symbols)[:, None]
         targets = np.full((len(indices), self.length), -1, np.int64)
         targets[:, half:-1] = tokens[:, 1, 1:]
         return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
@@ -111,12 +103,12 @@ class Copy(ExampleGenerator):
 
     def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
         """Number of symbols of each example before its copy, ``(B,)``."""
-        return lengths_between(self.shortest, self.longest, COPY_LENGTH, self.split, indices, epoch)
+        return lengths_between(self.shortest, self.longest, Purpose.COPY_LENGTH, self.split, indices, epoch)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Ids ``(B, length)``, and what follows each of them."""
         n = self.lengths(indices, epoch)[:, None]
-        words = 1 + below(self.raw(self.longest, COPY, indices, epoch), self.symbols)
+        words = 1 + below(self.raw(self.longest, Purpose.COPY, indices, epoch), self.symbols)
         words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
         place, zero = np.arange(self.length), self.longest
         second = np.where((place > n) & (place <= 2 * n), place - n - 1, zero)

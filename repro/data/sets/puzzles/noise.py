@@ -8,7 +8,7 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import NOISE, ExampleGenerator, GeneratedData, below
+from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below
 from repro.errors import UserError, at_least
 
 
@@ -26,7 +26,7 @@ class Noise(ExampleGenerator):
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Vectors ``(B, T, C)``, and a target 0 for each example."""
-        drawn = self.raw(self.seq_len * self.width, NOISE, indices, epoch)
+        drawn = self.raw(self.seq_len * self.width, Purpose.NOISE, indices, epoch)
         x = ((drawn / 2.0**64 - 0.5) * 12**0.5).astype(np.float32)
         x = x.reshape(len(indices), self.seq_len, self.width)
         return Examples(torch.from_numpy(x), torch.zeros(len(indices), 1, dtype=torch.long))
@@ -78,7 +78,7 @@ class NoisePixels(ExampleGenerator):
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """All values but the last, and all but the first, ``(B, n_values - 1)``."""
-        values = torch.from_numpy(below(self.raw(self.n_values, NOISE, indices, epoch), 256))
+        values = torch.from_numpy(below(self.raw(self.n_values, Purpose.NOISE, indices, epoch), 256))
         return Examples(values[:, :-1], values[:, 1:])
 
 

@@ -7,7 +7,7 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import SORTING, ExampleGenerator, GeneratedData, below, raw
+from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, raw
 from repro.errors import at_least
 
 LARGEST_WEIGHT = 9
@@ -58,7 +58,7 @@ class Sorting(ExampleGenerator):
     def tokens(self, index: int, epoch: int | None) -> Int64s:
         """The symbols before the separator of one example, ``(length,)``."""
         n, symbols = self.length, self.symbols
-        drawn = raw(2 * symbols + n, SORTING, self.split, None if self.fixed else epoch, index)
+        drawn = raw(2 * symbols + n, Purpose.SORTING, self.split, None if self.fixed else epoch, index)
         weights = 1 + below(drawn[: 2 * symbols].reshape(2, symbols), LARGEST_WEIGHT)
         # 32 bits choose a distribution, the other 32 a symbol of it: in whole numbers, which no machine rounds
         halves, places = drawn[2 * symbols :], np.arange(1, n + 1, dtype=np.uint64)

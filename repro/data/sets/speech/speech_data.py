@@ -10,19 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from repro.batches import Examples
-from repro.data.core.draws import Int64s
+from repro.data.core.draws import Int64s, Raw
 from repro.data.core.examples import ExampleData
-from repro.data.core.generated import (
-    SPEECH,
-    SPEECH_LENGTH,
-    TEMPLATE,
-    ExampleGenerator,
-    GeneratedData,
-    Raw,
-    below,
-    lengths_between,
-    raw,
-)
+from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, lengths_between, raw
 from repro.data.core.segments import Array, padded
 from repro.data.sets.speech.wsj import BLANK, CHANNELS, PARTS
 from repro.data.store import Store
@@ -221,7 +211,7 @@ class Utterances(ExampleGenerator):
 
     def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
         """Phonemes of each utterance, ``(B,)``."""
-        return lengths_between(self.shortest, self.longest, SPEECH_LENGTH, self.split, indices, epoch)
+        return lengths_between(self.shortest, self.longest, Purpose.SPEECH_LENGTH, self.split, indices, epoch)
 
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
@@ -233,7 +223,7 @@ class Utterances(ExampleGenerator):
 
     def utterance(self, index: int, count: int, epoch: int | None) -> Utterance:
         """The parts of an utterance of ``count`` phonemes."""
-        drawn = raw(3 * count, SPEECH, self.split, epoch, index).reshape(3, count)
+        drawn = raw(3 * count, Purpose.SPEECH, self.split, epoch, index).reshape(3, count)
         phonemes = 1 + below(drawn[0], self.phonemes)
         pauses = below(drawn[1], LONGEST_PAUSE + 1)
         pauses[1:][phonemes[1:] == phonemes[:-1]] = LONGEST_PAUSE
@@ -244,13 +234,14 @@ class Utterances(ExampleGenerator):
         drawn = self.utterance(index, count, epoch)
         runs = np.stack([drawn.pauses, drawn.durations], axis=1).ravel()
         ids = np.repeat(np.stack([np.zeros_like(drawn.phonemes), drawn.phonemes], axis=1).ravel(), runs)
-        noise = bell(raw(3 * count + len(ids) * CHANNELS, SPEECH, self.split, epoch, index)[3 * count :])
+        numbers = 3 * count + len(ids) * CHANNELS  # the first ones are those of the parts
+        noise = bell(raw(numbers, Purpose.SPEECH, self.split, epoch, index)[3 * count :])
         frames = self.templates()[ids] + noise.reshape(-1, CHANNELS) * np.float32(self.noise)
         return frames, drawn.phonemes
 
     def templates(self) -> Floats:
         """The vectors of silence and of each phoneme, ``(phonemes + 1, 40)``."""
-        vectors = bell(raw(self.phonemes * CHANNELS, TEMPLATE, "train", None)).reshape(-1, CHANNELS)
+        vectors = bell(raw(self.phonemes * CHANNELS, Purpose.TEMPLATE, "train", None)).reshape(-1, CHANNELS)
         return np.concatenate([np.zeros((1, CHANNELS), np.float32), vectors])
 
 
