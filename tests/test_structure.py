@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1971,
-    "data": 5279,
+    "data": 5274,
     "evidence": 2428,
     "experiment": 2671,
     "launch": 2206,

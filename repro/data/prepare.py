@@ -11,7 +11,6 @@ from repro.data.data_set import GPT2, Options
 from repro.data.own import facts_of, kept_facts, make_data_set, own_data_set, write_facts
 from repro.data.packed import REMOVED
 from repro.data.registry import DATA_SETS, all_data_sets, find_data_set
-from repro.data.store import store_path, variants
 from repro.data.tokenizers.tokenizer import load_gpt2
 from repro.errors import UserError
 from repro.files import alone
@@ -31,7 +30,7 @@ def list_sources() -> list[dict[str, Any]]:
             "obtained": data_set.obtained,
             "hub_id": data_set.hub.id if data_set.hub else None,
             "revision": data_set.revision,
-            "stores": variants(data_set.name),
+            "stores": store.variants(data_set.name),
         }
         for data_set in all_data_sets().values()
     ]
@@ -79,9 +78,9 @@ def prepare(
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
-        hint = f"; for other files delete {store_path(name, variant)} first" if from_dir else ""
+        hint = f"; for other files delete {store.store_path(name, variant)} first" if from_dir else ""
         report(f"kept {name}/{variant}: already prepared{hint}")
-        return store_path(name, variant)
+        return store.store_path(name, variant)
     data_set.check_files(variant, from_dir)
     if level == GPT2 and tokenizer is not None:
         load_gpt2(tokenizer)  # refused before the text is read, which takes long
@@ -130,7 +129,7 @@ def verify(name: str) -> list[str]:
         UserError: unknown data set, no store, or the first corrupt file.
     """
     data_set = find_data_set(name)
-    checked = variants(name)
+    checked = store.variants(name)
     if not checked:
         command = data_set.command(data_set.default_variant)
         raise UserError(f"no store of {name} in the data folder; make one with: `{command}`")
@@ -148,7 +147,7 @@ def ensure_generated(name: str, variant: str) -> bool:
     data_set = find_data_set(name)
     variant = variant or data_set.default_variant
     options = data_set.options_of(variant)
-    place = store_path(name, variant)
+    place = store.store_path(name, variant)
     if not data_set.generated or options.tokenizer is not None or place.exists():
         return False
     with alone(place.parent):  # all ranks of a job come here at once

@@ -34,14 +34,12 @@ class Conversation(NamedTuple):
 
     Attributes:
         topic: number of its document.
-        speakers: of each utterance, 0 or 1.
-        utterances: in their order, those without words left out.
+        utterances: speaker, 0 or 1, and text of each in their order, those without words left out.
         empty: how many those are.
     """
 
     topic: int
-    speakers: list[int]
-    utterances: list[str]
+    utterances: list[tuple[int, str]]
     empty: int
 
 
@@ -65,7 +63,7 @@ class Dialogues(DataSet):
             split: list(map(_conversation, self._records(options.folder, split, FOLDERS[split], hashes)))
             for split in self.splits
         }
-        utterances = (text for talk in splits[TRAIN] for text in talk.utterances)
+        utterances = (text for talk in splits[TRAIN] for _, text in talk.utterances)
         tokenizer = self.subwords(variant, options, chain(documents.values(), utterances))
         ids = ids_of(tokenizer.size)
         writer.column(DOCUMENTS, DOCUMENTS, ids).add_rows(tokenizer.encode_batch(list(documents.values())))
@@ -77,9 +75,9 @@ class Dialogues(DataSet):
             lengths = writer.column(split, "lengths", ColumnType("uint32", ragged=True))
             words = writer.column(split, "utterances", ids)
             for talk in talks:
-                if encoded := tokenizer.encode_batch(talk.utterances):
+                if encoded := tokenizer.encode_batch([text for _, text in talk.utterances]):
                     topics.add(np.array([places[talk.topic]]))
-                    speakers.add_rows([talk.speakers])
+                    speakers.add_rows([[speaker for speaker, _ in talk.utterances]])
                     lengths.add_rows([[len(row) for row in encoded]])
                     words.add_rows([list(chain.from_iterable(encoded))])
             counts[split] = {"examples": topics.rows, "tokens": {"utterances": words.values}}
@@ -116,5 +114,4 @@ def _document(record: dict[str, Any]) -> str:
 def _conversation(record: dict[str, Any]) -> Conversation:
     spoken = [(SPEAKERS.index(one["uid"]), _text(one["text"])) for one in record["history"]]
     kept = [(speaker, text) for speaker, text in spoken if text]
-    speakers, texts = [speaker for speaker, _ in kept], [text for _, text in kept]
-    return Conversation(record["wikiDocumentIdx"], speakers, texts, len(spoken) - len(kept))
+    return Conversation(record["wikiDocumentIdx"], kept, len(spoken) - len(kept))

@@ -131,10 +131,8 @@ class SentencePairs(DataSet):
 
         every, rules = self.held_every if no_val else 0, self.cleaning or Cleaning()
         counts = new_counts(rules)
-        columns = {
-            split: [writer.text(split, part) for part in self.parts]
-            for split in ((TRAIN, VAL) if every else (TRAIN,))
-        }
+        splits = (TRAIN, VAL) if every else (TRAIN,)
+        columns = {split: [writer.text(split, part) for part in self.parts] for split in splits}
         # a progress bar only on a terminal
         progress = tqdm(pairs, TRAIN, unit=" pairs", unit_scale=True, disable=None)
         for pair in clean(progress, rules, counts):
