@@ -14,14 +14,14 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1971,
+    "cli": 1973,
     "data": 5274,
-    "evidence": 2428,
-    "experiment": 2671,
+    "evidence": 2354,
+    "experiment": 2688,
     "launch": 2206,
     "mirror": 411,
     "models": 1147,
-    "nn": 4580,
+    "nn": 4587,
     "report": 2069,
     "repro": 1425,
     "tasks": 3195,
