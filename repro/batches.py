@@ -159,9 +159,8 @@ class TextCut:
             raise ValueError(f"stride must be between 1 and seq_len {self.seq_len}, not {self.stride}")
         if self.stride is not None and self.documents:
             raise ValueError(f"documents are read in streams: leave out stride {self.stride}, or documents")
-        if self.batches is not None and (
-            self.stride is not None or self.tokens is not None or self.documents
-        ):
+        is_cut = self.stride is not None or self.tokens is not None or self.documents
+        if self.batches is not None and is_cut:
             raise ValueError(
                 f"batches {self.batches} are drawn at random: leave out stride, tokens and documents"
             )

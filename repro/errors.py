@@ -41,12 +41,12 @@ def nearest(word: str, choices: Iterable[str], n: int = 3) -> str:
     return f"; nearest: {', '.join(names[name] for name in close)}" if close else ""
 
 
-def at_least(least: float, **values: float) -> None:
-    """Refuses values that are too small.
+def at_least(least: float, **values: float | None) -> None:
+    """Refuses values that are too small; None is no value.
 
     Raises:
         UserError: names the first of them.
     """
     for name, value in values.items():
-        if value < least:
+        if value is not None and value < least:
             raise UserError(f"{name} must be at least {least}, not {value}")

@@ -77,10 +77,9 @@ class EventLog:
         except OSError as error:
             if not self._warned:
                 self._warned = True
+                message = f"{self.path} is not up to date, the run goes on: {error.strerror}"
                 with contextlib.suppress(OSError):  # stderr may be a file on the same disk
-                    print(
-                        f"{self.path} is not up to date, the run goes on: {error.strerror}", file=sys.stderr
-                    )
+                    print(message, file=sys.stderr)
 
     def sync(self) -> None:
         """Writes all events to disk, before a checkpoint that refers to them.
@@ -101,10 +100,8 @@ class EventLog:
         if rank == 0:
             self.append("state", step, values)
         elif self.path.parent.is_dir():
-            with (
-                contextlib.suppress(OSError),
-                open(self.path.with_name(f"events-{rank}.jsonl"), "ab") as file,
-            ):
+            own = self.path.with_name(f"events-{rank}.jsonl")
+            with contextlib.suppress(OSError), own.open("ab") as file:
                 file.write(encode("note", step, values))
 
     def _write(self) -> None:
@@ -128,14 +125,11 @@ def decode(data: bytes) -> list[Event]:
 
 
 def _event(line: bytes) -> Event | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    well = isinstance(event, dict) and isinstance(event.get("kind"), str)
-    return (
-        event if well and type(event.get("step")) is int and isinstance(event.get("t"), int | float) else None
-    )
+    with contextlib.suppress(ValueError):
+        match json.loads(line):
+            case {"kind": str(), "step": int(step), "t": int() | float()} as event if type(step) is int:
+                return event
+    return None
 
 
 def _stays(line: bytes, step: int) -> bool:
@@ -178,9 +172,8 @@ def prefix(path: Path, size: int) -> bytes:
 
 def only_metrics(data: bytes) -> bytes:
     """Returns the lines of numbers alone, for a run that continues another's training."""
-    return b"".join(
-        line for line in data.splitlines(True) if (event := _event(line)) and event["kind"] in METRICS
-    )
+    lines = ((line, _event(line)) for line in data.splitlines(True))
+    return b"".join(line for line, event in lines if event and event["kind"] in METRICS)
 
 
 def from_curves(points: Curves) -> bytes:
@@ -207,9 +200,8 @@ def seconds(events: Sequence[Event]) -> float:
     """The time of all attempts of a run, each from its first event to its last."""
     starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
     ends = [*starts[1:], len(events)]
-    return round(
-        sum(float(events[b - 1]["t"] - events[a]["t"]) for a, b in zip(starts, ends, strict=True)), 1
-    )
+    spans = (float(events[b - 1]["t"] - events[a]["t"]) for a, b in zip(starts, ends, strict=True))
+    return round(sum(spans), 1)
 
 
 def attempts(events: Sequence[Event], last: int, facts: Sequence[str]) -> list[dict[str, Any]]:
@@ -273,9 +265,8 @@ def _of_status(path: Path) -> list[Event]:
     except OSError:
         return []
     point = max((i for i, line in enumerate(lines) if b'"train/lr"' in line), default=None)
-    relevant = [
-        line for i, line in enumerate(lines) if b'"kind": "state"' in line or i in (point, len(lines) - 1)
-    ]
+    last = len(lines) - 1
+    relevant = [line for i, line in enumerate(lines) if b'"kind": "state"' in line or i in (point, last)]
     return [event for line in relevant if (event := _event(line))]
 
 

@@ -1,4 +1,4 @@
-"""Writes files atomically. Standard library only."""
+"""Reads files, and writes them atomically. Standard library only."""
 
 import contextlib
 import errno
@@ -42,6 +42,20 @@ def has_locks(file: IO[Any]) -> bool:
     except OSError as error:
         return error.errno not in NO_LOCKS
     return True
+
+
+def read_text(path: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        UserError: there is no such file, or it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"no such file: {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
 
 
 def write_atomic(path: Path, data: bytes) -> None:

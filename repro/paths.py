@@ -32,9 +32,8 @@ def _folders(variable: str, name: str) -> tuple[Path, ...]:
 
 def files_in(folders: Sequence[Path], pattern: str) -> dict[str, Path]:
     """Files by their path below the folders, in its order; of two with one path, that of the earlier folder."""
-    files = {
-        p.relative_to(folder).as_posix(): p for folder in reversed(folders) for p in folder.glob(pattern)
-    }
+    found = ((folder, path) for folder in reversed(folders) for path in folder.glob(pattern))
+    files = {path.relative_to(folder).as_posix(): path for folder, path in found}
     return dict(sorted(files.items(), key=lambda item: item[0].split("/")))
 
 

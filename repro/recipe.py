@@ -257,9 +257,8 @@ def _change(config: Config, change: Mapping[str, Tree], place: str) -> None:
     after = _values(config) if before else {}
     for linked in LINKED:
         for key in [key for key in linked if key in flat and key in before][:1]:
-            for other in (
-                k for k in linked if k not in flat and before.get(k) == before[key] == after.get(k)
-            ):
+            same = [k for k in linked if k not in flat and before.get(k) == before[key] == after.get(k)]
+            for other in same:
                 _set(config, other, flat[key], place)
 
 

@@ -13,13 +13,14 @@ from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from repro.errors import ReproError, UserError
+from repro.files import read_text, write_atomic
 from repro.files import replacing as replacing
-from repro.files import write_atomic
 from repro.paths import files_in
 
+Point = TypeVar("Point")
 SCHEMA_VERSION = 1
 MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
@@ -231,8 +232,8 @@ def _fits(value: object, hint: object) -> bool:
     return all(_fits(item, inner) for inner in get_args(hint)[-1:] for item in values)
 
 
-def thin(points: list[list[float]], limit: int = MAX_CURVE_POINTS) -> list[list[float]]:
-    """Returns at most ``limit`` points of a curve, evenly spread, with the first and the last."""
+def thin(points: list[Point], limit: int = MAX_CURVE_POINTS) -> list[Point]:
+    """Returns at most ``limit`` points of a curve or of another list, evenly spread, with the first and the last."""
     if len(points) <= limit:
         return points
     last = len(points) - 1
@@ -293,7 +294,7 @@ def read_records(*runs: Path) -> Records:
     left_out = withdrawn(*runs)
     for place, path in files_in(runs, "**/*.json").items():
         try:
-            record = _parsed(_read_text(path), str(path))
+            record = _parsed(read_text(path), str(path))
         except (UserError, RecursionError) as error:
             if place not in left_out:
                 problem = " ".join(str(error).removeprefix(f"{path}: ").split())
@@ -312,7 +313,7 @@ _parsed = cache(RunRecord.from_json)
 def withdrawn(*runs: Path) -> frozenset[str]:
     """The records that the folders' ledgers call withdrawn, as paths below ``runs``. They count for nothing."""
     ledgers = (folder / LEDGER for folder in runs)
-    lines = (line for path in ledgers if path.is_file() for line in _read_text(path).split("\n"))
+    lines = (line for path in ledgers if path.is_file() for line in read_text(path).split("\n"))
     cells = (line.split("\t") for line in lines)
     return frozenset(line[2] for line in cells if len(line) > 2 and line[1] == "withdrawn")
 
@@ -324,7 +325,7 @@ def read_record(path: Path) -> RunRecord:
         UserError: it cannot be read; for the copy in a run folder, with the way to replace it.
     """
     try:
-        return RunRecord.from_json(_read_text(path), str(path))
+        return RunRecord.from_json(read_text(path), str(path))
     except UserError as error:
         remedy = (
             "copy it anew from results/runs, or delete it: `repro run` then tests and records the run again"
@@ -336,10 +337,3 @@ def finished_record(folder: Path) -> RunRecord | None:
     """Reads the record in a run's folder; None of a run that is not done. See :func:`read_record`."""
     path = folder / RECORD_FILE
     return read_record(path) if path.is_file() else None
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None

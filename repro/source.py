@@ -84,16 +84,11 @@ def code_hash(root: Path) -> str:
 
 def git(root: Path, *arguments: str) -> bytes | None:
     """The output of git in a folder; None where it is missing or fails. Variables of a hook are ignored."""
+    command = ["git", "--no-optional-locks", *arguments]
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     try:
-        done = subprocess.run(
-            ["git", "--no-optional-locks", *arguments],
-            cwd=root,
-            env=env,
-            capture_output=True,
-            check=True,
-            timeout=_PATIENCE_S,
-        )
+        return subprocess.run(
+            command, cwd=root, env=env, capture_output=True, check=True, timeout=_PATIENCE_S
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import yaml
 
 from repro.errors import UserError
+from repro.files import read_text
 
 Tree: TypeAlias = "dict[str, Tree] | list[Tree] | str | float | bool | None"
 Config: TypeAlias = dict[str, Any]  # a mapping whose shape the constructors define
@@ -48,15 +49,6 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
 def read_yaml(path: Path) -> Any:
     """Reads one YAML file; see :func:`parse_yaml`."""
     return parse_yaml(read_text(path), str(path))
-
-
-def read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"no such file: {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
 
 
 def flatten(tree: Tree, prefix: str = "") -> Config:

@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "errors": set(),
     "paths": {"errors"},
-    "yamls": {"errors"},
+    "yamls": {"errors", "files"},
     "seeds": {"errors"},
     "recipe": {"errors", "paths", "yamls", "seeds"},
     "files": {"errors"},
