@@ -19,7 +19,7 @@ BUDGETS = {
     "evidence": 2428,
     "experiment": 2671,
     "launch": 2206,
-    "mirror": 411,
+    "mirror": 395,
     "models": 1147,
     "nn": 4580,
     "report": 2136,

@@ -58,14 +58,8 @@ def start(first: Event, scratch: str, finish_s: float, pid: int | None, ended: b
     import wandb
 
     os.environ.update(WANDB_DATA_DIR=scratch, WANDB_CACHE_DIR=scratch)
-    settings = {
-        **SETTINGS,
-        "finish_timeout": finish_s,
-        "x_update_finish_state": ended,
-        "x_disable_stats": pid is None,
-    }
-    if pid is not None:
-        settings["x_stats_pid"] = pid
+    load = {"x_disable_stats": True} if pid is None else {"x_disable_stats": False, "x_stats_pid": pid}
+    settings = {**SETTINGS, "finish_timeout": finish_s, "x_update_finish_state": ended, **load}
     run: Run = wandb.init(
         id=first.get("wandb_id") or wandb_id(first["run"]), name=first["run"],
         project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
@@ -88,11 +82,7 @@ def log(run: "Run", event: Event, folder: Path, published: Mapping[str, float]) 
     """Sends one row; that of a validation has the published numbers beside it, which make a line in its charts."""
     import wandb
 
-    row = {
-        name: value
-        for name, value in event.items()
-        if name not in ("t", "kind", "step") and value is not None
-    }
+    row = {n: value for n, value in event.items() if n not in ("t", "kind", "step") and value is not None}
     if "table" in event:
         row = {event["table"]: wandb.Table(columns=event["columns"], data=event["rows"])}
     elif "picture" in event:

@@ -28,9 +28,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m repro.mirror", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--once", action="store_true")
-    parser.add_argument(
-        "--running", action="store_true", help="the run is not over; its state on W&B is left alone"
-    )
+    running = "the run is not over; its state on W&B is left alone"
+    parser.add_argument("--running", action="store_true", help=running)
     args = parser.parse_args()
     if not args.once:
         signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)

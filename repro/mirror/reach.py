@@ -6,16 +6,11 @@ import os
 import urllib.error
 import urllib.request
 from http.client import HTTPException
-from typing import Literal
+from typing import Literal, get_args
 from urllib.parse import urlparse
 
 Mode = Literal["disabled", "offline", "online"]
-MODES: dict[str, Mode] = {
-    "disabled": "disabled",
-    "offline": "offline",
-    "dryrun": "offline",
-    "online": "online",
-}
+MODES: dict[str, Mode] = {**{name: name for name in get_args(Mode)}, "dryrun": "offline"}
 PROBE_S = 3.0
 CLOUD = "https://api.wandb.ai"
 CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key for one is a key for all
