@@ -18,7 +18,7 @@ BUDGETS = {
     "data": 5378,
     "evidence": 2428,
     "experiment": 2671,
-    "launch": 2206,
+    "launch": 2167,
     "mirror": 395,
     "models": 1147,
     "nn": 4580,

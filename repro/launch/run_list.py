@@ -36,11 +36,8 @@ def read_list(path: Path) -> list[ListEntry]:
     try:
         entries = [ListEntry(**entry) for entry in read_yaml(path)]
         for entry in entries:
-            if not (
-                isinstance(entry.targets, list)
-                and entry.targets
-                and all(isinstance(t, str) for t in entry.targets)
-            ):
+            names = entry.targets if isinstance(entry.targets, list) else []
+            if not names or not all(isinstance(name, str) for name in names):
                 raise TypeError(f"targets must be a list of names, not {entry.targets!r}")
             if not isinstance(entry.set, dict):
                 raise TypeError(f"set must be a mapping of keys to values, not {entry.set!r}")

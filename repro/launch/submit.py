@@ -199,9 +199,8 @@ def _submit_next(plan: Plan, job: PlannedJob, entry: Submission) -> Submission:
         raise ReproError(f"{error}; {job.name} may be queued or not: {again}") from None
     except UserError as error:
         _withdraw(entry)
-        before = (
-            f" ({', '.join(map(str, ids.values()))} submitted before stay; see `repro cancel`)" if ids else ""
-        )
+        taken = ", ".join(map(str, ids.values()))
+        before = f" ({taken} submitted before stay; see `repro cancel`)" if ids else ""
         raise UserError(f"{error}{before}") from None
     jobs = tuple(replace(j, job_id=number) if j.name == job.name else j for j in entry.jobs)
     entry = replace(entry, jobs=jobs)

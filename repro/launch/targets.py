@@ -90,9 +90,8 @@ def resolve_targets(
     matching = {r[:-1] for r in (recorded() if done is None else done) if on_gpu in (None, r[-1])}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
     settings = tuple(setting(key, value) for key, value in overrides or ())
-    return [
-        _spec(recipe, seed, matching, settings) for recipe in recipes for seed in seeds.select(recipe.seeds)
-    ]
+    runs = ((recipe, seed) for recipe in recipes for seed in seeds.select(recipe.seeds))
+    return [_spec(recipe, seed, matching, settings) for recipe, seed in runs]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -125,9 +124,7 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
     """A line that names the recipes with fewer judged seeds than requested, if there are any."""
     judged = {spec.experiment: spec.judged for spec in specs}
-    few = [
-        f"{e} has {show_ranges(declared)}" for e, declared in judged.items() if len(declared) < seeds.count
-    ]
+    few = [f"{e} has {show_ranges(own)}" for e, own in judged.items() if len(own) < seeds.count]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
 
 
@@ -165,6 +162,7 @@ def experiments_at(targets: Sequence[str], scale: str) -> list[str]:
 def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[str, ...]) -> RunSpec:
     data = recipe.config.get("data")
     arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
+    stores = arguments.get("store"), recipe.pretrained
     return RunSpec(
         experiment=recipe.experiment,
         scale=recipe.scale,
@@ -173,9 +171,7 @@ def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[st
         run_dir=recipe.run_dir(seed),
         done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
         settings=settings,
-        stores=tuple(
-            store for store in (arguments.get("store"), recipe.pretrained) if isinstance(store, str)
-        ),
+        stores=tuple(store for store in stores if isinstance(store, str)),
         start_from=recipe.start_from,
         judged=recipe.seeds,
     )

@@ -75,8 +75,5 @@ def read_limits() -> Limits:
     settings = dict(re.findall(r"^(\w+)\s*= (.*?)\s*$", config.stdout, re.MULTILINE))
     partitions = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in shown.stdout.splitlines()]
     most = settings.get("MaxArraySize", "")
-    return Limits(
-        int(most) - 1 if most.isdigit() and int(most) > 1 else DEFAULT_ARRAY,
-        [p for p in partitions if "PartitionName" in p],
-        settings,
-    )
+    largest_array = int(most) - 1 if most.isdigit() and int(most) > 1 else DEFAULT_ARRAY
+    return Limits(largest_array, [p for p in partitions if "PartitionName" in p], settings)

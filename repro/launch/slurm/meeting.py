@@ -63,9 +63,8 @@ def meet(cluster: str) -> list[str]:
     link_snapshot(folder, read_sources()[0])
     script = folder / "meeting.sbatch"
     write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, rank=RANK).encode())
-    done = call_slurm(
-        ["sbatch", "--wait", "--parsable", str(script)], environment(profile, os.environ), PATIENCE_S
-    )
+    words = ["sbatch", "--wait", "--parsable", str(script)]
+    done = call_slurm(words, environment(profile, os.environ), PATIENCE_S)
     (folder / "code").unlink()  # so that `repro clean` takes the snapshot
     lines = _log(folder / "logs")
     if done.returncode and not lines:

@@ -81,7 +81,8 @@ def render_script(
         UserError: a value that cannot be written into a script.
     """
     template = "job" if job.tasks else "meeting" if rank else "tables"
-    name = validation.job_name(job.name)
+    example = "base-cpu (letters, digits and . _ @ / -)"
+    name = validation.matching("job name", job.name, validation.NAME, example)
     variables, code = places.variables, places.submission / "code"
     if template == "tables":  # of today's recipes: an old snapshot would write over newer tables
         variables = {**variables, "REPRO_CONFIGS": configs_dir().absolute()}
@@ -139,10 +140,9 @@ def _run(run: RunSpec, flags: Sequence[str]) -> dict[str, str]:
             raise UserError(
                 f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
             )
+    words = [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *flags, *run.settings]
     return {
-        "arguments": shlex.join(
-            [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *flags, *run.settings]
-        ),
+        "arguments": shlex.join(words),
         "folder": shlex.quote(str(run.run_dir.absolute())),
         "stores": shlex.join(stores),
     }

@@ -100,12 +100,8 @@ def _own_files() -> Iterator[tuple[str, Path]]:
     listed = git(PROJECT, "ls-files", "-z", "-co", "--exclude-standard", "--", *FOLDERS, *SINGLE_FILES)
     names = sorted({os.fsdecode(name) for name in (listed or b"").split(b"\0") if name})
     if "repro/paths.py" not in names:  # no git here, or the project lies ignored in another's checkout
-        names = [
-            path.relative_to(PROJECT).as_posix()
-            for folder in FOLDERS
-            for path in sorted((PROJECT / folder).rglob("*"))
-            if "__pycache__" not in path.parts
-        ]
+        paths = (path for folder in FOLDERS for path in sorted((PROJECT / folder).rglob("*")))
+        names = [p.relative_to(PROJECT).as_posix() for p in paths if "__pycache__" not in p.parts]
         names += SINGLE_FILES
     for name in names:
         hidden = any(part.startswith(".") for part in Path(name).parts)

@@ -44,11 +44,6 @@ def inner_path(label: str, value: str, example: str) -> str:
     return name
 
 
-def job_name(value: str) -> str:
-    """A Slurm job name."""
-    return matching("job name", value, NAME, "base-cpu (letters, digits and . _ @ / -)")
-
-
 def setting(key: str, value: object) -> str:
     """Formats an override as one word, ``--key=value``, that the command line reads as the same value.
 

@@ -131,9 +131,7 @@ def _left(facts: RunFacts, state: str) -> str:
 
 
 def _local(facts: RunFacts) -> str:
-    state = facts.status.get("state")
-    if state is None:
-        return "starting" if is_held(runs_dir() / facts.entry.run) else "lost"
+    state = facts.status.get("state", "starting")
     if state in UNDER_WAY and not is_fresh(facts.status):
         return state if is_held(runs_dir() / facts.entry.run) else "lost"
     return "stopped" if state == "requeue" else str(state)

@@ -129,8 +129,7 @@ def describe(events: Sequence[Event]) -> list[str]:
     """A line for each event, with its numbers or its state."""
     lines = []
     for event in events:
-        figures = {name: value for name, value in event.items() if "/" in name}
-        numbers = [f"{name} {x:.4g}" for name, x in figures.items() if isinstance(x, int | float)]
+        numbers = [f"{n} {x:.4g}" for n, x in event.items() if "/" in n and isinstance(x, int | float)]
         words = [str(event[name]) for name in ("state", "message") if event.get(name)]
         moment = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
         lines.append(clean("  ".join([moment, f"step {event['step']}", *words, *numbers]).encode()) + "\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.events import moment
-from repro.launch.slurm.queue import Queued
+from repro.launch.slurm.queue import Queued, array_of
 from repro.launch.status.ledger import ArrayTask, Job, Submission, read_submissions
 from repro.launch.targets import named_experiments
 from repro.paths import runs_dir
@@ -97,24 +97,15 @@ def everything(queue: Mapping[str, Queued] | None = None) -> list[RunEntry]:
 
 def numbered(submission: Submission, queue: Mapping[str, Queued]) -> Submission:
     """Adds the missing numbers of a submission's jobs that are in the queue, by their comments and names."""
-    numbers = {
-        queued.name: int(queued.job.partition("_")[0])
-        for queued in queue.values()
-        if submission.name in queued.comment
-    }
-    jobs = [
-        job if job.job_id is not None else replace(job, job_id=numbers.get(job.name))
-        for job in submission.jobs
-    ]
+    mine = (queued for queued in queue.values() if submission.name in queued.comment)
+    numbers = {queued.name: int(array_of(queued.job)) for queued in mine}
+    jobs = (replace(job, job_id=job.job_id or numbers.get(job.name)) for job in submission.jobs)
     return replace(submission, jobs=tuple(jobs))
 
 
 def _folders() -> list[str]:
-    root = runs_dir()
-    paths = [
-        path for scale in SCALES for path in root.glob(f"*/*/{scale}/s*") if _FOLDER.fullmatch(path.name)
-    ]
-    return sorted("/".join(path.parts[-4:]) for path in paths)
+    paths = (path for scale in SCALES for path in runs_dir().glob(f"*/*/{scale}/s*"))
+    return sorted("/".join(path.parts[-4:]) for path in paths if _FOLDER.fullmatch(path.name))
 
 
 def newest(entries: Iterable[RunEntry]) -> list[RunEntry]:
@@ -148,7 +139,7 @@ def select(targets: Sequence[str], entries: Sequence[RunEntry]) -> list[RunEntry
 
 def _select(target: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     if _JOB.fullmatch(target):
-        matches = [k for k in entries if k.job_id and target in (k.job_id, k.job_id.partition("_")[0])]
+        matches = [k for k in entries if k.job_id and target in (k.job_id, array_of(k.job_id))]
         if not matches:
             raise UserError(f"job {target} was not submitted from here; `repro status --all` shows what was")
         return matches

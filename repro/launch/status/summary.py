@@ -45,9 +45,8 @@ class Summary:
         names = ("done", "running", "queued", "failed", "stopped")
         counts = {name: int(getattr(self, name)) for name in names}
         runs = sum(counts.values())
-        lines = [
-            f"{runs} run{'s' * (runs != 1)}: {', '.join(f'{n} {name}' for name, n in counts.items() if n)}"
-        ]
+        known = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        lines = [f"{runs} run{'s' * (runs != 1)}: {known}"]
         parts = []
         if self.gpu_hours_used or self.gpu_hours_left:
             left = "unknown" if self.gpu_hours_left is None else f"{self.gpu_hours_left:.1f}"
@@ -68,9 +67,8 @@ def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
     for row in groups["done"]:
         took.setdefault(row.run.rpartition("/")[0], []).append(row.wall_s or 0)
     expected = cache(_expected)
-    running, queued = (
-        [_needs(row, took, expected) for row in groups[name]] for name in ("running", "queued")
-    )
+    running = [_needs(row, took, expected) for row in groups["running"]]
+    queued = [_needs(row, took, expected) for row in groups["queued"]]
     hours: float | None = 0.0
     for row, seconds in zip((*groups["running"], *groups["queued"]), (*running, *queued), strict=True):
         hours = None if hours is None or seconds is None else hours + seconds / 3600 * (row.gpus or 0)
