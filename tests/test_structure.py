@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1971,
     "data": 5378,
     "evidence": 2428,
-    "experiment": 2671,
+    "experiment": 2581,
     "launch": 2167,
     "mirror": 395,
     "models": 1147,

@@ -77,16 +77,11 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
         UserError: a key that no constructor has, a value of the wrong type or out of range.
     """
     built = _instantiate(recipe, recipe.sections, meta)
-    trainer = built.get("trainer") or Namespace()
-    return Parts(
-        built["model"],
-        built["data"],
-        trainer.as_dict(),
-        built.get("checkpoints"),
-        built.get("stop"),
-        bool(built.get("compile")),
-        built.get("matmul_precision") or "highest",
-    )
+    trainer = (built.get("trainer") or Namespace()).as_dict()
+    checkpoints, stop = built.get("checkpoints"), built.get("stop")
+    compiled = bool(built.get("compile"))
+    precision: MatmulPrecision = built.get("matmul_precision") or "highest"
+    return Parts(built["model"], built["data"], trainer, checkpoints, stop, compiled, precision)
 
 
 def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:
@@ -206,10 +201,10 @@ def check_mixer(word: str, init: Config, d_model: int, loop: str | None = None) 
     Raises:
         UserError: no such class or function, or a class that breaks the contract of mixers.
     """
-    allowed = importable()
-    maker, naive = (located(path, load_plugins(), allowed) if path else None for path in (word, loop))
+    plugins, allowed = load_plugins(), importable()
+    maker = located(word, plugins, allowed)
+    naive = located(loop, plugins, allowed) if loop else None
     try:
-        assert maker is not None
         yield from check(maker(d_model, **init), d_model, naive)
     except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
         reason = f"{type(error).__name__}: {error}"

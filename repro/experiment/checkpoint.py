@@ -49,11 +49,8 @@ def refuse_changes(path: Path, before: dict[str, str] | None, now: dict[str, str
         UserError: names what differs.
     """
     known = now if before is None else before
-    changed = [
-        f"{name} {known.get(name, 'none')} → {now.get(name, 'none')}"
-        for name in known | now
-        if known.get(name) != now.get(name)
-    ]
+    pairs = {name: (known.get(name, "none"), now.get(name, "none")) for name in known | now}
+    changed = [f"{name} {old} → {new}" for name, (old, new) in pairs.items() if old != new]
     if changed:
         raise UserError(
             f"{path} was written by other code, packages or on another device ({'; '.join(changed)}); go back to them, "
@@ -106,10 +103,7 @@ def average(paths: Sequence[Path]) -> dict[str, torch.Tensor]:
         for name, value in last.items():
             if value.is_floating_point():
                 total[name] = total[name] + value.double() if name in total else value.double()
-    return {
-        name: (total[name] / len(paths)).to(value.dtype) if name in total else value
-        for name, value in last.items()
-    }
+    return last | {name: (value / len(paths)).to(last[name].dtype) for name, value in total.items()}
 
 
 def write_model(path: Path, state_dict: dict[str, torch.Tensor], config: Config, mark: dict[str, Any]) -> str:

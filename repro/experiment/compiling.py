@@ -46,30 +46,28 @@ LOSSES = ("_nll", "_score", "_padded_score", "log_probs")  # of one chunk each
 COMPILERS = (os.environ.get("CXX", "g++"), "g++", "clang++")
 
 
+def why_eager(task: nn.Module) -> str:
+    """Why a network would not run as one graph for each stack of layers; empty where it would."""
+    stacks = [module for module in task.modules() if isinstance(module, ResidualStack)]
+    if not stacks:
+        return "compile: this network has no stack of layers to compile; leave compile out"
+    mixers = [layer["mix"].body for stack in stacks for layer in stack.each()]
+    for module in (*stacks, *mixers):
+        if type(module) not in (ResidualStack, *TRACED):
+            name = type(module).__name__
+            reason = EAGER.get(name, "it is not among the classes that were tried")
+            return f"compile: {name} runs eagerly, since {reason}; leave compile out"
+    return ""
+
+
 def require_compilable(task: nn.Module) -> None:
     """Refuses a network that would not run as one graph for each stack of layers.
 
     Raises:
         ValueError: names the class that stays eager, and why.
     """
-    stacks = [module for module in task.modules() if isinstance(module, ResidualStack)]
-    if not stacks:
-        raise ValueError("compile: this network has no stack of layers to compile; leave compile out")
-    mixers = [layer["mix"].body for stack in stacks for layer in stack.each()]
-    for module in (*stacks, *mixers):
-        if type(module) not in (ResidualStack, *TRACED):
-            name = type(module).__name__
-            reason = EAGER.get(name, "it is not among the classes that were tried")
-            raise ValueError(f"compile: {name} runs eagerly, since {reason}; leave compile out")
-
-
-def is_compilable(task: nn.Module) -> bool:
-    """Whether :func:`require_compilable` lets it pass."""
-    try:
-        require_compilable(task)
-    except ValueError:
-        return False
-    return True
+    if reason := why_eager(task):
+        raise ValueError(reason)
 
 
 def compile_training(task: nn.Module, backend: Backend = "inductor", fullgraph: bool = False) -> None:
@@ -106,10 +104,8 @@ def compile_decoding(task: nn.Module, backend: Backend = "inductor") -> None:
     Raises:
         UserError: a part of the network would run eagerly, or the machine has no C++ compiler for inductor.
     """
-    try:
-        require_compilable(task)
-    except ValueError as error:
-        raise UserError(f"--{error}") from None
+    if reason := why_eager(task):
+        raise UserError(f"--{reason}")
     _require_compiler(backend)
     for module in task.modules():
         if isinstance(module, ResidualStack):

@@ -13,7 +13,7 @@ from torch import Tensor
 from repro.batches import Kind
 from repro.data.core.draws import Int64s
 from repro.data.core.stream_data import StreamData
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 from repro.experiment.trained import load_with_data
 from repro.models import DecoderLM
 from repro.paths import runs_dir
@@ -51,8 +51,7 @@ class ContextSettings:
 
     def __post_init__(self) -> None:
         require_ladder(self.start, self.step, self.longest, self.ratios)
-        if self.places < 1:
-            raise UserError(f"places must be at least 1, not {self.places}")
+        at_least(1, places=self.places)
 
 
 @dataclass(frozen=True)
@@ -156,12 +155,8 @@ def compare(
         report(f"context {context}: {len(readers)} models, {len(places)} places")
         return torch.stack([losses_with_context(reader.net, tokens, places, context) for reader in readers])
 
-    lengths = {
-        f"{ratio:g}": relative_effective_context_length(
-            losses, ratio, settings.start, settings.step, THRESHOLD, settings.longest
-        )
-        for ratio in settings.ratios
-    }
+    ladder = settings.start, settings.step, THRESHOLD, settings.longest
+    lengths = {f"{r:g}": relative_effective_context_length(losses, r, *ladder) for r in settings.ratios}
     facts = {name: getattr(settings, name) for name in ("start", "step", "longest", "places")}
     facts |= {"threshold": THRESHOLD, "data": data.store_name, "split": split}
     results = []

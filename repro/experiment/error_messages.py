@@ -12,13 +12,7 @@ from repro.errors import nearest
 _PLACE = re.compile(r'key "([^"]+)":|class_path \'([^\']+)\':|class: (?=[OG].*?class_path=\'([^\']+))')
 _HEADINGS = r"(?:Does not validate|Errors:|Subtypes:|Given value).*|Problem with given|Parser (?=key)"
 _NOISE = re.compile(rf"^[ -]+|{_HEADINGS}|Type \S.* callable class: |\.? Got value: Namespace\(.*")
-_WEAK = (
-    "Expected a <class 'NoneType'>",
-    "Expected a path",
-    "Expected a dot import path",
-    "Expected '",
-    "Import path",
-)
+_WEAK = re.compile(r"Expected (?:a (?:<class 'NoneType'>|path|dot import path)|')|Import path")
 _KEY = re.compile(r"(?:Group '(.+)'.* |^|accept )[Oo]ption '((?:(?:trainer|checkpoints|stop)\.)?[^'.]+)")
 _KIND = re.compile(r"Expected a (?:<class '|typing\.)?(.+?)(?:'>)?(?:\. Got value: (.*))?$")
 
@@ -40,7 +34,7 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
             place, owner = [*place, key or "init_args"], "".join(class_paths) or owner
         cause = _PLACE.sub("", _NOISE.sub("", line)).strip()
         weak = weak or cause
-        causes += [cause] if cause and not cause.startswith(_WEAK) else []
+        causes += [cause] if cause and not _WEAK.match(cause) else []
     cause = causes[0] if causes else weak
     if match := _KEY.search(cause):
         parent, _, key = ".".join(filter(None, (*place, *match.groups()))).rpartition(".")
@@ -53,11 +47,8 @@ def one_line(message: str, top: Sequence[str] = (), importable: Sequence[str] = 
         cause = f"{match[1]} has no {match[2]!r}{nearest(match[2], dir(_located(match[1], importable)))}"
     untyped = r"With fail_untyped.* Parameter '(.+)' from '(.+)' does not specify a type.*"
     cause = re.sub(untyped, r"\1 of \2 has no type; annotate it, as in `\1: int`", cause)
-    cause = re.sub(
-        " not allowed, denied.*",
-        f" not allowed; choose from: {', '.join(importable)}, or name a plugin of your own in repro.yaml",
-        cause,
-    )
+    allowed = f"choose from: {', '.join(importable)}, or name a plugin of your own in repro.yaml"
+    cause = re.sub(" not allowed, denied.*", f" not allowed; {allowed}", cause)
     return f"{'.'.join(place)}: {cause}"[:400].removeprefix(": ")
 
 

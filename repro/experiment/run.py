@@ -141,9 +141,8 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     current.stamper.maker = made_by(known_at_start(current))
     current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
     if resume.path is None:
-        current.stamper.origin = begin_from(
-            current.recipe, current.seed, current.parts.task, vocabulary_hash(data)
-        )
+        task, vocabulary = current.parts.task, vocabulary_hash(data)
+        current.stamper.origin = begin_from(current.recipe, current.seed, task, vocabulary)
         if current.recipe.start_with != "everything":
             return resume
         before = by_rank_0(
@@ -190,9 +189,8 @@ def start(current: Run, resume: Resume, published: Mapping[str, float] | None = 
     if not trainer.is_global_zero:
         return
     if not is_trial(current):
-        note_start(
-            results_dir() / "runs", recipe.run_id(current.seed), recipe.config_hash, current.source.commit
-        )
+        run_id, commit = recipe.run_id(current.seed), current.source.commit
+        note_start(results_dir() / "runs", run_id, recipe.config_hash, commit)
     for note in current.parts.task.notes:
         print(note, file=sys.stderr)
     for path, wrong in resume.damaged.items():

@@ -86,13 +86,8 @@ def rehearse(recipe: Recipe, ranks: int) -> None:
         return
     parts.data.setup("fit")
     micro_batches = parts.trainer.get("accumulate_grad_batches") or 1
-    counts = {
-        "world_size": ranks,
-        "global_rank": 0,
-        "accumulate_grad_batches": micro_batches,
-        "is_global_zero": False,
-    }
-    stand_in_trainer(parts.task, datamodule=parts.data, **counts)
+    rank = {"world_size": ranks, "global_rank": 0, "is_global_zero": False}
+    stand_in_trainer(parts.task, datamodule=parts.data, accumulate_grad_batches=micro_batches, **rank)
     parts.data.trainer = parts.task.trainer
     parts.task.setup("fit")
     parts.data.plan_epoch(0)

@@ -12,7 +12,7 @@ import torch
 
 from repro.batches import SourceBatch, Tokenizer
 from repro.data.core.batches import source_batch
-from repro.errors import UserError, nearest
+from repro.errors import UserError, at_least, nearest
 from repro.events import EVENTS_FILE, read
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask, Parts, build, build_task
@@ -92,9 +92,8 @@ class Trained:
 
     def sources(self, lines: list[str]) -> SourceBatch:
         """Source lines as one batch."""
-        return source_batch(
-            [self.encode(line) for line in lines], self.tokenizer.pad_id, self.tokenizer.eos_id
-        )
+        ids = [self.encode(line) for line in lines]
+        return source_batch(ids, self.tokenizer.pad_id, self.tokenizer.eos_id)
 
 
 def find_run(word: str, scale: str | None, seed: int | None) -> Path:
@@ -231,9 +230,8 @@ def load_trained(
     restart_each(task.module, data.get("seq_len", 0))
     if compiled:
         compile_decoding(task)
-    return Trained(
-        folder, task, cast(Tokenizer, tokenizer), data.get("max_length", 256), data.get("seq_len", 0)
-    )
+    lengths = data.get("max_length", 256), data.get("seq_len", 0)
+    return Trained(folder, task, cast(Tokenizer, tokenizer), *lengths)
 
 
 def best_translations(
@@ -286,8 +284,7 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 0 < self.temperature < float("inf"):
             raise UserError(f"--temperature must be above 0 and finite, not {self.temperature}")
-        if self.top_k is not None and self.top_k < 1:
-            raise UserError(f"--top-k must be at least 1, not {self.top_k}")
+        at_least(1, **{"--top-k": self.top_k})
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UserError(f"--top-p must be above 0 and at most 1, not {self.top_p}")
         if not 1 <= self.max_new <= LONGEST:

@@ -123,8 +123,7 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
         if name in defaults and name not in SUPPORTED and value not in (defaults[name], None) and not skipped:
             remedy = INSTEAD.get(name, "leave it out")
             raise UserError(f"trainer.{name} is not supported, given {value!r}: {remedy}")
-    batches = settings.get("accumulate_grad_batches")
-    at_least(1, **{"trainer.accumulate_grad_batches": 1 if batches is None else batches})
+    at_least(1, **{"trainer.accumulate_grad_batches": settings.get("accumulate_grad_batches")})
     interval, clip = settings.get("val_check_interval"), settings.get("gradient_clip_val")
     if interval is not None and not (type(interval) is int and interval >= 1):
         raise UserError(f"trainer.val_check_interval is a number of updates, at least 1, not {interval!r}")

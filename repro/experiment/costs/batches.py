@@ -86,14 +86,12 @@ def whole_size(data: DataModule, seq_len: int | None = None) -> BatchSize:
         return BatchSize(max(1, data.batch_tokens // steps), steps, steps)
     if isinstance(data, StreamData):
         steps = seq_len or data.seq_len
-        return BatchSize(
-            data.batch_tokens // steps, steps, counted=1.0 - min(data.context, steps - 1) / steps
-        )
+        scored = 1.0 - min(data.context, steps - 1) / steps
+        return BatchSize(data.batch_tokens // steps, steps, counted=scored)
     assert isinstance(data, ExampleData)
     known = "n_targets" in vars(data)  # else only the store has it: all
-    return BatchSize(
-        data.batch_size, data.seq_len, counted=min(1.0, data.n_targets / data.seq_len) if known else 1.0
-    )
+    counted = min(1.0, data.n_targets / data.seq_len) if known else 1.0
+    return BatchSize(data.batch_size, data.seq_len, counted=counted)
 
 
 def batches(data: DataModule, config: Config, size: BatchSize, device: torch.device) -> list[Batch]:
@@ -151,14 +149,10 @@ def examples(data: ExampleData, fields: Fields, size: BatchSize, device: torch.d
     follows = data.vocab_size is not None  # every token has a target, what follows it
     targets = ids(device, rows, steps if follows else data.n_targets)
     counted = max(1, round(size.counted * steps)) if follows else data.n_targets
-    batch = Examples(
-        read,
-        targets,
-        torch.zeros_like(targets, dtype=torch.bool) if fields.hidden else None,
-        torch.full((rows,), steps, device=device) if fields.lengths else None,
-        last_places(rows, targets.shape[1], counted, device) if fields.scored else None,
-    )
-    return ExampleBatch(batch, torch.arange(rows), targets.numel())
+    hidden = torch.zeros_like(targets, dtype=torch.bool) if fields.hidden else None
+    lengths = torch.full((rows,), steps, device=device) if fields.lengths else None
+    scored = last_places(rows, targets.shape[1], counted, device) if fields.scored else None
+    return ExampleBatch(Examples(read, targets, hidden, lengths, scored), torch.arange(rows), targets.numel())
 
 
 def last_places(rows: int, targets: int, counted: int, device: torch.device) -> Tensor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from repro.data.core.datamodule import DataModule
 from repro.data.core.stream_data import StreamData
 from repro.data.sets.puzzles.echo import EchoData
-from repro.errors import UserError
+from repro.errors import at_least
 from repro.experiment.build import build
 from repro.experiment.costs.batches import BatchSize, whole_size
 from repro.experiment.costs.measured import Row, rows_of
@@ -147,8 +147,7 @@ def cost(recipe: Recipe) -> Cost:
     data = parts.data
     trainer = recipe.config.get("trainer") or {}
     updates = int(trainer.get("max_steps", 0))
-    if updates < 1:
-        raise UserError(f"{recipe.experiment}: trainer.max_steps must be at least 1, not {updates}")
+    at_least(1, **{f"{recipe.experiment}: trainer.max_steps": updates})
     notes = [ASSUMED.get(recipe.config["data"]["class_path"].removeprefix("repro.data."))]
     lengths = stages(data, updates, str((recipe.config["data"].get("init_args") or {}).get("store")))
     if lengths is None:

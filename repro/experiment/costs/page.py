@@ -7,17 +7,9 @@ from typing import Any
 from jinja2 import Template
 from tabulate import tabulate
 
+from repro.experiment.costs import roofline
 from repro.experiment.costs.estimate import Cost
-from repro.experiment.costs.roofline import (
-    BANDWIDTH,
-    KERNEL_S,
-    LAUNCH_S,
-    REACHED,
-    UPDATE_S,
-    USABLE,
-    VARIANTS,
-    gpu_named,
-)
+from repro.experiment.costs.roofline import VARIANTS, gpu_named
 from repro.experiment.costs.show import fitting, flops, number, size
 from repro.seeds import SeedChoice
 
@@ -41,15 +33,17 @@ def page(costs: Iterable[Cost]) -> str:
 def _head(every: Sequence[Cost]) -> str:
     least, name = max((one.row.peak + one.step.gradients, one.recipe.experiment) for one in every)
     base = [one for one in every if one.recipe.experiment == "attention-is-all-you-need/base"]
-    reached = (f"{r['product']:.0%} and {r['attention']:.0%} in {name}" for name, r in REACHED.items())
+    reached = (
+        f"{r['product']:.0%} and {r['attention']:.0%} in {name}" for name, r in roofline.REACHED.items()
+    )
     text = Path(__file__).with_name("page.md").read_text(encoding="utf-8")
     return Template(text, keep_trailing_newline=True).render(
         measured=sum(bool(one.measured(H100)) for one in every),
-        usable=f"{USABLE:.0%}",
-        kernel=f"{KERNEL_S * 1e6:.1f}",
-        launch=f"{LAUNCH_S * 1e6:.0f}",
-        update=f"{UPDATE_S * 1e3:.1f}",
-        bandwidth=f"{BANDWIDTH:.0%}",
+        usable=f"{roofline.USABLE:.0%}",
+        kernel=f"{roofline.KERNEL_S * 1e6:.1f}",
+        launch=f"{roofline.LAUNCH_S * 1e6:.0f}",
+        update=f"{roofline.UPDATE_S * 1e3:.1f}",
+        bandwidth=f"{roofline.BANDWIDTH:.0%}",
         reached=", ".join(reached),
         base_hours=[number(one.gpu_hours(gpu_named("P100"))) for one in base],
         fits=least <= H100.usable,
@@ -61,13 +55,10 @@ def _head(every: Sequence[Cost]) -> str:
 
 def _paper_row(paper: str, group: Sequence[Cost]) -> list[str]:
     seeds = [len(SeedChoice.parse(str(SEEDS)).select(one.recipe.seeds)) for one in group]
-    hours = [
-        sum(
-            n * (one.gpu_hours(H100, arithmetic, compiled) or one.gpu_hours(H100, arithmetic) or 0.0)
-            for n, one in zip(seeds, group, strict=True)
-        )
-        for arithmetic, compiled in VARIANTS.values()
-    ]
+    hours = []
+    for variant in VARIANTS.values():
+        each = (one.gpu_hours(H100, *variant) or one.gpu_hours(H100, variant[0]) or 0.0 for one in group)
+        hours.append(sum(n * one for n, one in zip(seeds, each, strict=True)))
     total = flops(sum(one.flops for one in group))
     return [paper, f"{len(group)} x seeds = {sum(seeds)}", total, *map(number, hours)]
 

@@ -56,16 +56,10 @@ def _parts(step: StepCost) -> dict[str, int]:
 def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
     """A cost for the terminal."""
     step, recipe = cost.step, cost.recipe
-    rows = [
-        [
-            gpu.name,
-            f"{gpu.memory:g} GiB",
-            *(number(cost.gpu_hours(gpu, *one)) for one in VARIANTS.values()),
-            fitting(cost, gpu),
-        ]
-        for gpu in gpus
-    ]
+    hours = {gpu: [number(cost.gpu_hours(gpu, *one)) for one in VARIANTS.values()] for gpu in gpus}
+    rows = [[gpu.name, f"{gpu.memory:g} GiB", *hours[gpu], fitting(cost, gpu)] for gpu in gpus]
     heads = ["GPU", "memory", *(f"hours in {name}" for name in VARIANTS), "fits"]
+    measured = (row for gpu in gpus for row in cost.measured(gpu).values())
     table = tabulate(rows, heads, disable_numparse=True)
     return "\n  ".join([
         f"{recipe.experiment} ({recipe.scale}), one seed, training alone",
@@ -76,11 +70,7 @@ def describe(cost: Cost, gpus: Sequence[Gpu]) -> str:
         "",
         *table.splitlines(),
         f"by a model of each operation; the recipe's own arithmetic is {cost.arithmetic}",
-        *(
-            f"measured: {measurement(row)}, {number(cost.hours_by(row))} hours"
-            for gpu in gpus
-            for row in cost.measured(gpu).values()
-        ),
+        *(f"measured: {measurement(row)}, {number(cost.hours_by(row))} hours" for row in measured),
     ])  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from repro.batches import Batch
 from repro.experiment.build import AnyTask, Parts, build
-from repro.experiment.compiling import is_compilable
+from repro.experiment.compiling import why_eager
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.nn import BidirectionalLSTM, CtcHead, NormedLSTM
 from repro.nn.mixer import nbytes
@@ -85,9 +85,8 @@ def _extended(first: StepCost, second: StepCost, times: int) -> StepCost:
             return a + (b - a) * times
         return {one: line(a.get(one, 0), b.get(one, 0)) for one in {**a, **b}}
 
-    return StepCost(
-        **{one.name: line(getattr(first, one.name), getattr(second, one.name)) for one in fields(StepCost)}
-    )
+    names = [one.name for one in fields(StepCost)]
+    return StepCost(**{name: line(getattr(first, name), getattr(second, name)) for name in names})
 
 
 def attach(parts: Parts) -> None:
@@ -116,9 +115,8 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
             stack.enter_context(fused_kernels())
         fill_memories(task, steps)
         carried = nbytes(task.carried)
-        operations, compiled, peak = _update(
-            task, steps[-1], optimizer, parts.trainer.get("gradient_clip_val")
-        )
+        clip = parts.trainer.get("gradient_clip_val")
+        operations, compiled, peak = _update(task, steps[-1], optimizer, clip)
     return StepCost(
         flops=flops_in(operations),
         parameters=_bytes([*task.parameters(), *task.buffers()]),
@@ -127,7 +125,7 @@ def cost_of(parts: Parts, steps: Sequence[Batch], fused: bool = True) -> StepCos
         carried=carried,
         peak=peak,
         operations=operations,
-        compiled=compiled if is_compilable(task) else {},
+        compiled={} if why_eager(task) else compiled,
     )
 
 

@@ -46,11 +46,8 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         "source": [*_words(tokenizer, source), "<end>"],
         "target": ["<begin>", *_words(tokenizer, target)],
     }
-    bands = [
-        _band(match, weights[0].float().cpu(), labels)
-        for name, weights in captured.items()
-        if (match := _LAYER.match(name))
-    ]
+    layers = ((_LAYER.match(name), weights) for name, weights in captured.items())
+    bands = [_band(match, weights[0].float().cpu(), labels) for match, weights in layers if match]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
     title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"

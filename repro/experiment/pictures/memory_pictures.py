@@ -18,6 +18,7 @@ from repro.experiment.trained import load_with_data
 from repro.models.decodable import evaluating
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
+from repro.record import thin
 from repro.tasks.evaluated import EvaluatedTask
 
 PARTS = 64  # of [0, 1], in which densities are shown
@@ -81,11 +82,8 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
                 task.score(batch, evaluation, task.metrics(evaluation))
     finally:
         task.net = net
-    return {
-        _number(name, i): capture
-        for i, (name, capture) in enumerate(captures.items())
-        if capture.mean is not None
-    }
+    layers = ((_number(name, i), capture) for i, (name, capture) in enumerate(captures.items()))
+    return {number: capture for number, capture in layers if capture.mean is not None}
 
 
 def _has_memory(task: AnyTask) -> bool:
@@ -107,12 +105,8 @@ def profiles(captures: Mapping[int, MemoryCapture]) -> dict[str, list[float]]:
     The density is the mean over heads and the queries of the last piece. At most four layers, evenly spread, the first
     and the last among them; a list that is not finite is left out.
     """
-    numbers = sorted(captures)
-    few = numbers if len(numbers) <= LAYERS else [
-        numbers[round(i * (len(numbers) - 1) / (LAYERS - 1))] for i in range(LAYERS)
-    ]  # fmt: skip
     measured: dict[str, Tensor] = {}
-    for number in few:
+    for number in thin(sorted(captures), LAYERS):
         capture = captures[number]
         measured[f"density of attention/layer {number}"] = capture.density(PARTS).mean((0, 1))
         measured[f"number of the token/layer {number}"] = _at_parts(capture)
@@ -176,9 +170,8 @@ def _bands(layer: int, capture: MemoryCapture, heads: Sequence[int]) -> list[Ban
     short = capture.short
     if short is not None:
         maps = [_short(capture, head, short[head, -steps:], rows) for head in heads]
-        bands.append(
-            Band(f"Layer {layer}: a row is a query, a column a token that short-term attention sees", maps)
-        )
+        text = "a row is a query, a column a token that short-term attention sees"
+        bands.append(Band(f"Layer {layer}: {text}", maps))
     density = capture.density(PARTS)
     maps = [_long(capture, head, density[head, -steps:], rows) for head in heads]
     text = (
@@ -196,32 +189,20 @@ def _short(capture: MemoryCapture, head: int, weights: Tensor, rows: list[str]) 
     first = capture.held - weights.shape[1]
     columns = [str(n) if n % 8 == 0 else "" for n in range(first, capture.held)]
     peak = float(weights.max())
-    return HeatMap(
-        f"head {head + 1}, darkest {peak:.2g}",
-        (weights / peak).tolist(),
-        rows[-len(weights) :],
-        columns,
-        cell=(6, 11),
-    )
+    title = f"head {head + 1}, darkest {peak:.2g}"
+    return HeatMap(title, (weights / peak).tolist(), rows[-len(weights) :], columns, cell=(6, 11))
 
 
 def _long(capture: MemoryCapture, head: int, density: Tensor, rows: list[str]) -> HeatMap:
     """Densities ``(R, parts)``; each block has the number of its first token."""
     tokens = _at_parts(capture, density.shape[1])
     begins = [True, *(tokens[1:] // capture.block != tokens[:-1] // capture.block).tolist()]
-    columns = [
-        f"from {n}" if new else ""
-        for n, new in zip((tokens // capture.block * capture.block).tolist(), begins, strict=True)
-    ]
+    firsts = (tokens // capture.block * capture.block).tolist()
+    columns = [f"from {n}" if new else "" for n, new in zip(firsts, begins, strict=True)]
     peak, outside = float(density.max()), 1 - float(density.mean())
-    return HeatMap(
-        f"head {head + 1}, darkest {peak:.2g} x uniform, {outside:.0%} outside",
-        (density / peak).tolist(),
-        rows,
-        columns,
-        cell=(6, 11),
-        rules=[i for i, new in enumerate(begins) if new and i],
-    )
+    title = f"head {head + 1}, darkest {peak:.2g} x uniform, {outside:.0%} outside"
+    rules = [i for i, new in enumerate(begins) if new and i]
+    return HeatMap(title, (density / peak).tolist(), rows, columns, cell=(6, 11), rules=rules)
 
 
 def _histogram(mass: Tensor, draws: Tensor) -> HeatMap:
