@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1971,
+    "cli": 1822,
     "data": 5378,
     "evidence": 2428,
     "experiment": 2581,

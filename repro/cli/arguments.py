@@ -8,37 +8,71 @@ from repro.recipe import SCALES, experiments
 
 # What `add_subparsers` returns. As text: before Python 3.14 argparse's class takes no brackets at run time.
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Options: TypeAlias = argparse.ArgumentParser | argparse._MutuallyExclusiveGroup
+Words: TypeAlias = Callable[[], Iterable[str]] | None
+Handler: TypeAlias = Callable[[argparse.Namespace], int | None]
 SEEDS = "3: the first three judged seeds of each recipe; 11-15, 1-3,7 or 101-101: these seeds"
 ACCEPT = "resume with other code, packages or another device; the record is then mixed, and not judged"
 
 
+def add_verb(verbs: Verbs, name: str, handler: Handler) -> argparse.ArgumentParser:
+    """Adds a verb; its help is the first line of the handler's docstring."""
+    words = (handler.__doc__ or "").partition("\n")[0].removesuffix(".")
+    parser = verbs.add_parser(name, help=words[:1].lower() + words[1:])
+    parser.set_defaults(handler=handler, parser=parser)
+    return parser
+
+
 def add(
-    parser: argparse.ArgumentParser,
-    *names: str,
-    words: Callable[[], Iterable[str]] | None = None,
-    **settings: Any,
+    parser: Options, name: str, meaning: str | None = None, *others: str, words: Words = None, **settings: Any
 ) -> None:
-    """Adds an argument to a parser; the shell completes it with ``words``."""
-    argument = parser.add_argument(*names, **settings)
+    """Adds an argument to a parser.
+
+    Args:
+        parser: of a verb, or a group of it.
+        name: of the argument.
+        meaning: its help.
+        others: further names.
+        words: those with which the shell completes it.
+        settings: see :meth:`argparse.ArgumentParser.add_argument`.
+    """
+    argument = parser.add_argument(name, *others, help=meaning, **settings)
     if words is not None:
         argument.completer = lambda **_: [*words()]  # type: ignore[attr-defined]  # argcomplete reads it
 
 
+def add_flag(parser: Options, name: str, meaning: str | None = None, *others: str) -> None:
+    """Adds an option without a value; see :func:`add`."""
+    parser.add_argument(name, *others, action="store_true", help=meaning)
+
+
 def add_scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", choices=SCALES, default="paper", help="default: paper")
+    add(parser, "--scale", "default: paper", choices=SCALES, default="paper")
 
 
 def add_targets(parser: argparse.ArgumentParser, nargs: str = "*", more: str = "") -> None:
     """Adds the experiments of a verb and their scale."""
     meaning = f"paper, table, row or experiment{more}"
-    add(parser, "targets", nargs=nargs, metavar="TARGET", help=meaning, words=experiments_and_papers)
+    add(parser, "targets", meaning, nargs=nargs, metavar="TARGET", words=experiments_and_papers)
     add_scale(parser)
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments that name an experiment, a scale and overrides."""
+    meaning = "<paper>/<recipe>; see `repro list`"
+    add(parser, "experiment", meaning, metavar="EXPERIMENT", words=experiments_and_papers)
+    add_scale(parser)
+    parser.set_defaults(overrides=[])
+    parser.epilog = (
+        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; keys that state one "
+        "quantity (updates of a schedule, widths, sizes of the vocabulary) follow"
+    )
 
 
 def add_grid(parser: argparse.ArgumentParser) -> None:
     """Adds the argument that names values of settings; see :func:`repro.cli.runs.parse_grid`."""
     meaning = "a run for each value; again for all pairs"
-    parser.add_argument("--grid", action="append", default=[], metavar="KEY=A,B", help=meaning)
+    add(parser, "--grid", meaning, action="append", default=[], metavar="KEY=A,B")
 
 
 def experiments_and_papers() -> list[str]:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_grid, add_targets
+from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_flag, add_grid, add_targets, add_verb
 from repro.cli.runs import parse_grid, parse_overrides
 from repro.errors import UserError
 from repro.paths import cluster_files
@@ -19,53 +19,39 @@ if TYPE_CHECKING:
     from repro.launch.status.ledger import Submission
 
 
-EXAMPLES = {"sbatch": "exclude=cn7", "srun": "cpu-bind=cores"}
-
-
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    submit = verbs.add_parser("submit", help="queue the runs of a target on a Slurm cluster")
+    submit = add_verb(verbs, "submit", submit_runs)
     add_targets(submit, "+")
     profile = "a profile of slurm/clusters/"
-    add(submit, "--cluster", required=True, metavar="NAME", help=profile, words=cluster_files)
-    submit.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
+    add(submit, "--cluster", profile, required=True, metavar="NAME", words=cluster_files)
+    add(submit, "--seeds", f"{SEEDS} (default 3)", default="3", metavar="SEEDS")
     add_grid(submit)
-    for command in ("sbatch", "srun"):
-        submit.add_argument(
-            f"--{command}", action="append", default=[], metavar="OPTION",
-            help=f"a further option of {command}, as in --{command}=--{EXAMPLES[command]}; again for more",
-        )  # fmt: skip
-    submit.add_argument("--accept-changes", action="store_true", help=ACCEPT)
-    submit.add_argument("--tables", action="store_true", help="add a last job that makes the tables")
-    submit.add_argument(
-        "--dry-run", action="store_true", help="print the scripts, and the GPU hours on stderr; write nothing"
-    )
-    submit.add_argument("--json", action="store_true", help="one object for each run")
-    submit.set_defaults(handler=submit_runs, overrides=[])
+    for command, example in (("sbatch", "exclude=cn7"), ("srun", "cpu-bind=cores")):
+        further = f"a further option of {command}, as in --{command}=--{example}; again for more"
+        add(submit, f"--{command}", further, action="append", default=[], metavar="OPTION")
+    add_flag(submit, "--accept-changes", ACCEPT)
+    add_flag(submit, "--tables", "add a last job that makes the tables")
+    add_flag(submit, "--dry-run", "print the scripts, and the GPU hours on stderr; write nothing")
+    add_flag(submit, "--json", "one object for each run")
+    submit.set_defaults(overrides=[])
     submit.epilog = (
         "any key of the recipes can be set: --trainer.max_steps 10; nodes and devices are set in the profile"
     )
 
-    pack = verbs.add_parser(
-        "pack", help="copy the code and prepared data for a machine without a network, and bring records back"
-    )
+    pack = add_verb(verbs, "pack", pack_up)
     pack.add_argument("folder", metavar="DIR", type=Path)
-    pack.add_argument(
-        "stores", metavar="DATA", nargs="*", help="data sets whose stores are copied; see `repro data list`"
-    )
-    pack.add_argument(
-        "--back", action="store_true", help="add the records that were made in DIR to the results"
-    )
-    pack.set_defaults(handler=pack_up)
+    add(pack, "stores", "data sets whose stores are copied; see `repro data list`", metavar="DATA", nargs="*")
+    add_flag(pack, "--back", "add the records that were made in DIR to the results")
 
-    doctor = verbs.add_parser("doctor", help="check GPUs, ranks, disk, stores, W&B and Slurm on this machine")
-    doctor.add_argument("--json", action="store_true")
+    doctor = add_verb(verbs, "doctor", examine)
+    add_flag(doctor, "--json")
     meeting = "only whether ranks on two nodes of it meet: a job of seconds, waited for"
-    add(doctor, "--cluster", metavar="PROFILE", help=meeting, words=cluster_files)
-    doctor.set_defaults(handler=examine)
+    add(doctor, "--cluster", meeting, metavar="PROFILE", words=cluster_files)
 
 
 def pack_up(args: argparse.Namespace) -> None:
+    """Copy the code and prepared data for a machine without a network, and bring records back."""
     from repro.launch.pack import bring_back, pack
 
     if args.back:
@@ -83,6 +69,7 @@ def pack_up(args: argparse.Namespace) -> None:
 
 
 def submit_runs(args: argparse.Namespace) -> None:
+    """Queue the runs of a target on a Slurm cluster."""
     from repro.launch.plan import Request
     from repro.launch.submit import dry_run, submit
 
@@ -157,6 +144,7 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
 
 
 def examine(args: argparse.Namespace) -> int:
+    """Check GPUs, ranks, disk, stores, W&B and Slurm on this machine."""
     from dataclasses import asdict
 
     from repro.cli.doctor import checks, meeting

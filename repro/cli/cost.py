@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, add_targets
+from repro.cli.arguments import Verbs, add, add_flag, add_targets, add_verb
 from repro.errors import UserError
 from repro.recipe import load_recipe
 
@@ -17,30 +17,25 @@ if TYPE_CHECKING:
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    cost = verbs.add_parser("cost", help="count FLOPs and memory of training, and estimate GPU hours")
+    cost = add_verb(verbs, "cost", show_costs)
     add_targets(cost, more=" (default: everything)")
     cost.add_argument(
         "--gpu", action="append", default=[], metavar="NAME",
         help="H200, H100, A100, V100, P100, P40, '1080 Ti'; again for more (default: H100, A100, V100, the paper's)",
     )  # fmt: skip
     form = cost.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true")
-    form.add_argument("--markdown", action="store_true", help="print tables by paper, as in docs/cost.md")
-    form.add_argument(
-        "--measure", action="store_true",
-        help="time real updates on this machine's GPU or CPU, and write results/measured-cost.json",
-    )  # fmt: skip
-    cost.add_argument(
-        "--minutes",
-        type=float,
-        default=9.0,
-        help="with --measure: begin nothing later; the next call goes on (default: 9)",
-    )
-    cost.set_defaults(handler=show_costs, overrides=[])
+    add_flag(form, "--json")
+    add_flag(form, "--markdown", "print tables by paper, as in docs/cost.md")
+    measure = "time real updates on this machine's GPU or CPU, and write results/measured-cost.json"
+    add_flag(form, "--measure", measure)
+    minutes = "with --measure: begin nothing later; the next call goes on (default: 9)"
+    add(cost, "--minutes", minutes, type=float, default=9.0)
+    cost.set_defaults(overrides=[])
     cost.epilog = "any key of the recipes can be set: --data.batch_tokens 50000"
 
 
 def show_costs(args: argparse.Namespace) -> None:
+    """Count FLOPs and memory of training, and estimate GPU hours."""
     from repro.experiment.costs.page import page
     from repro.experiment.costs.roofline import gpu_named
     from repro.experiment.costs.show import as_json, chosen, describe
@@ -83,9 +78,8 @@ def measure_updates(args: argparse.Namespace) -> None:
     from repro.launch.targets import experiments_at
 
     ends = time.monotonic() + 60 * args.minutes
-    recipes = [
-        load_recipe(name, args.scale, args.overrides) for name in experiments_at(args.targets, args.scale)
-    ]
+    names = experiments_at(args.targets, args.scale)
+    recipes = [load_recipe(name, args.scale, args.overrides) for name in names]
     device, left = torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0
     for row in measure_all(recipes, device, cost, ends):
         left += row is None

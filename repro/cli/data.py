@@ -4,7 +4,7 @@ import argparse
 import json
 from pathlib import Path
 
-from repro.cli.arguments import Verbs, add
+from repro.cli.arguments import Verbs, add, add_flag, add_verb
 
 
 def register(verbs: Verbs) -> None:
@@ -12,28 +12,21 @@ def register(verbs: Verbs) -> None:
     data = verbs.add_parser("data", help="list, prepare and verify data stores")
     actions = data.add_subparsers(dest="action", metavar="ACTION", required=True)
 
-    lister = actions.add_parser("list", help="data sets with licence, size and whether they are prepared")
-    lister.add_argument("--json", action="store_true")
-    lister.set_defaults(handler=list_data)
+    lister = add_verb(actions, "list", list_data)
+    add_flag(lister, "--json")
 
-    prepare = actions.add_parser("prepare", help="obtain, check, tokenise and store a data set")
+    prepare = add_verb(actions, "prepare", prepare_data)
     add(prepare, "name", metavar="NAME", words=data_sets)
-    files = "take the files from a folder"
-    prepare.add_argument("--from", dest="from_dir", type=Path, metavar="DIR", help=files)
-    own = "a data set of your own: pairs, text, labels or pictures"
-    prepare.add_argument("--kind", metavar="KIND", help=own)
+    add(prepare, "--from", "take the files from a folder", dest="from_dir", type=Path, metavar="DIR")
+    add(prepare, "--kind", "a data set of your own: pairs, text, labels or pictures", metavar="KIND")
     unit = "unit of a text's tokens: words, bytes or chars (see `repro data list`)"
-    prepare.add_argument("--level", metavar="LEVEL", help=unit)
-    subwords = "size of the subword vocabulary to learn"
-    prepare.add_argument("--vocab-size", type=int, metavar="N", help=subwords)
-    prepare.add_argument("--size", type=int, metavar="N", help="training pairs, for generated data")
-    existing = "an existing .json or SentencePiece .model"
-    prepare.add_argument("--tokenizer", type=Path, metavar="FILE", help=existing)
-    prepare.set_defaults(handler=prepare_data)
+    add(prepare, "--level", unit, metavar="LEVEL")
+    add(prepare, "--vocab-size", "size of the subword vocabulary to learn", type=int, metavar="N")
+    add(prepare, "--size", "training pairs, for generated data", type=int, metavar="N")
+    add(prepare, "--tokenizer", "an existing .json or SentencePiece .model", type=Path, metavar="FILE")
 
-    verify = actions.add_parser("verify", help="check every hash of a prepared store")
+    verify = add_verb(actions, "verify", verify_data)
     add(verify, "name", metavar="NAME", words=data_sets)
-    verify.set_defaults(handler=verify_data)
 
 
 def data_sets() -> list[str]:
@@ -43,6 +36,7 @@ def data_sets() -> list[str]:
 
 
 def list_data(args: argparse.Namespace) -> None:
+    """Data sets with licence, size and whether they are prepared."""
     from repro.data.prepare import list_sources
 
     sources = list_sources()
@@ -60,6 +54,7 @@ def list_data(args: argparse.Namespace) -> None:
 
 
 def prepare_data(args: argparse.Namespace) -> None:
+    """Obtain, check, tokenise and store a data set."""
     from repro.data.prepare import prepare
 
     path = prepare(
@@ -75,6 +70,7 @@ def prepare_data(args: argparse.Namespace) -> None:
 
 
 def verify_data(args: argparse.Namespace) -> None:
+    """Check every hash of a prepared store."""
     from repro.data.prepare import verify
 
     for line in verify(args.name):

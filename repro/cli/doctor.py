@@ -180,9 +180,7 @@ def stores() -> Check:
     """Prepared data stores: manifests and file sizes, not the hashes."""
     from repro.data.prepare import open_store
 
-    prepared = sorted(
-        (p.parent.parent.name, p.parent.name) for p in data_dir().glob("[!.]*/[!.]*/manifest.json")
-    )
+    prepared = sorted(path.parts[-3:-1] for path in data_dir().glob("[!.]*/[!.]*/manifest.json"))
     if not prepared:
         remedy = "`repro data list` shows what can be prepared; --scale cpu makes its own data"
         return Check(WARN, "none prepared", remedy)

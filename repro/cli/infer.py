@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from repro.cli.arguments import Verbs, add, experiments_and_papers
-from repro.errors import UserError
+from repro.cli.arguments import Verbs, add, add_flag, add_verb, experiments_and_papers
+from repro.errors import UserError, at_least
 from repro.recipe import SCALES
 from repro.record import write_atomic
 from repro.seeds import require_seed
@@ -16,70 +16,52 @@ from repro.seeds import require_seed
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    translate = verbs.add_parser("translate", help="translate lines of standard input with a trained run")
+    translate = add_verb(verbs, "translate", translate_lines)
     add_run(translate)
-    translate.add_argument("--beam", type=int, help="hypotheses kept (default: the recipe's)")
+    add(translate, "--beam", "hypotheses kept (default: the recipe's)", type=int)
     each = "print the N best of each line, each behind its score and a tab"
-    translate.add_argument("--n-best", type=int, metavar="N", help=each)
-    at_once = "lines translated at once (default 32)"
-    translate.add_argument("--batch", type=int, default=32, metavar="N", help=at_once)
+    add(translate, "--n-best", each, type=int, metavar="N")
+    add(translate, "--batch", "lines translated at once (default 32)", type=int, default=32, metavar="N")
     picture = "draw the attention of the first translation to this file"
-    translate.add_argument("--attention", type=Path, metavar="PNG", help=picture)
+    add(translate, "--attention", picture, type=Path, metavar="PNG")
     add_compile(translate)
-    translate.set_defaults(handler=translate_lines)
 
-    generate = verbs.add_parser(
-        "generate", help="sample continuations of prompts, or translations, line by line"
-    )
+    generate = add_verb(verbs, "generate", generate_lines)
     add_run(generate)
     generate.add_argument("--temperature", type=float, default=1.0)
-    generate.add_argument("--top-k", type=int, metavar="K", help="sample among the K likeliest tokens")
-    mass = "sample among the likeliest tokens of mass P"
-    generate.add_argument("--top-p", type=float, metavar="P", help=mass)
-    for name, default, meaning in (
-        ("max-new", 100, "at most N new tokens"),
-        ("samples", 1, "samples of each line"),
-        ("seed", 0, "seed of the sampling"),
-    ):
-        add_count(generate, name, default, meaning)
+    add(generate, "--top-k", "sample among the K likeliest tokens", type=int, metavar="K")
+    add(generate, "--top-p", "sample among the likeliest tokens of mass P", type=float, metavar="P")
+    add_count(generate, "--max-new", 100, "at most N new tokens")
+    add_count(generate, "--samples", 1, "samples of each line")
+    add_count(generate, "--seed", 0, "seed of the sampling")
     add_compile(generate)
-    generate.set_defaults(handler=generate_lines)
 
-    attention = verbs.add_parser(
-        "attention", help="draw the attention of a trained run over its continuous memory"
-    )
+    attention = add_verb(verbs, "attention", draw_attention)
     add_run(attention)
-    attention.add_argument("--out", type=Path, required=True, metavar="PNG", help="the file that is written")
+    add(attention, "--out", "the file that is written", type=Path, required=True, metavar="PNG")
     for name in ("layers", "heads"):
         drawn = f"{name} that are drawn, from 1 (default: all)"
-        attention.add_argument(f"--{name}", type=int, nargs="+", metavar="N", help=drawn)
-    attention.set_defaults(handler=draw_attention)
+        add(attention, f"--{name}", drawn, type=int, nargs="+", metavar="N")
 
-    recl = verbs.add_parser(
-        "recl", help="compute the relative effective context length (RECL) of a group of language models"
-    )
+    recl = add_verb(verbs, "recl", compare_runs)
     add_run(recl, "runs", "+")
-    for name, default, meaning in (
-        ("start", 100, "the first context in tokens"),
-        ("step", 100, "step between contexts in tokens"),
-        ("longest", 1000, "the longest context in tokens"),
-        ("places", 1000, "tokens that are scored"),
-    ):
-        add_count(recl, name, default, meaning)
+    add_count(recl, "--start", 100, "the first context in tokens")
+    add_count(recl, "--step", 100, "step between contexts in tokens")
+    add_count(recl, "--longest", 1000, "the longest context in tokens")
+    add_count(recl, "--places", 1000, "tokens that are scored")
     shares, hardest = (0.1, 0.5, 1.0), "shares of the hardest tokens"
-    recl.add_argument("--ratios", type=float, nargs="+", default=shares, metavar="R", help=hardest)
+    add(recl, "--ratios", hardest, type=float, nargs="+", default=shares, metavar="R")
     recl.add_argument("--split", choices=("train", "val", "test"), default="test")
-    recl.add_argument("--json", action="store_true")
-    recl.set_defaults(handler=compare_runs)
+    add_flag(recl, "--json")
 
 
 def add_run(parser: argparse.ArgumentParser, name: str = "run", nargs: str | None = None) -> None:
     """Adds the arguments that name a trained run, or several."""
     meaning = "run folder, run id or experiment"
-    add(parser, name, nargs=nargs, metavar="RUN", help=meaning, words=experiments_and_papers)
+    add(parser, name, meaning, nargs=nargs, metavar="RUN", words=experiments_and_papers)
     which = "if RUN is an experiment (default: the newest run)"
-    parser.add_argument("--scale", choices=SCALES, help=f"scale, {which}")
-    parser.add_argument("--run-seed", type=int, help=f"seed, {which}")
+    add(parser, "--scale", f"scale, {which}", choices=SCALES)
+    add(parser, "--run-seed", f"seed, {which}", type=int)
 
 
 def add_compile(parser: argparse.ArgumentParser) -> None:
@@ -87,23 +69,19 @@ def add_compile(parser: argparse.ArgumentParser) -> None:
     meaning = (
         "compile the layers with torch.compile: seconds at first, then less time a token; for long texts"
     )
-    parser.add_argument("--compile", action="store_true", help=meaning)
+    add_flag(parser, "--compile", meaning)
 
 
 def add_count(parser: argparse.ArgumentParser, name: str, default: int, meaning: str) -> None:
     """Adds a whole number."""
-    parser.add_argument(
-        f"--{name}", type=int, default=default, metavar="N", help=f"{meaning} (default {default})"
-    )
+    add(parser, name, f"{meaning} (default {default})", type=int, default=default, metavar="N")
 
 
 def translate_lines(args: argparse.Namespace) -> None:
+    """Translate lines of standard input with a trained run."""
     from repro.experiment.trained import best_translations, draw_attention, load_trained
 
-    if args.beam is not None and args.beam < 1:
-        raise UserError(f"--beam must be at least 1, not {args.beam}")
-    if args.batch < 1:
-        raise UserError(f"--batch must be at least 1, not {args.batch}")
+    at_least(1, **{"--beam": args.beam, "--batch": args.batch})
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     trained.require_encoder()
     picture: Path | None = args.attention
@@ -117,11 +95,11 @@ def translate_lines(args: argparse.Namespace) -> None:
 
 
 def generate_lines(args: argparse.Namespace) -> None:
+    """Sample continuations of prompts, or translations, line by line."""
     from repro.experiment.trained import Sampling, load_trained, sample_line
 
     sampling = Sampling(args.temperature, args.top_k, args.top_p, args.max_new)
-    if args.samples < 1:
-        raise UserError(f"--samples must be at least 1, not {args.samples}")
+    at_least(1, **{"--samples": args.samples})
     require_seed(args.seed)
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     for number, (line,) in enumerate(batches(1), 1):
@@ -173,6 +151,7 @@ def _sentence(content: bytes, check: Callable[[str], object]) -> str:
 
 
 def draw_attention(args: argparse.Namespace) -> None:
+    """Draw the attention of a trained run over its continuous memory."""
     from repro.experiment.pictures.memory_pictures import load_captures, memory_sheet
 
     captures = load_captures(args.run, args.scale, args.run_seed)
@@ -182,6 +161,7 @@ def draw_attention(args: argparse.Namespace) -> None:
 
 
 def compare_runs(args: argparse.Namespace) -> None:
+    """Compute the relative effective context length (RECL) of a group of language models."""
     from repro.experiment.context import ContextSettings, compare, load_reader
 
     ratios = tuple(dict.fromkeys(args.ratios))

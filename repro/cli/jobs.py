@@ -6,8 +6,8 @@ import json
 import sys
 from functools import partial
 
-from repro.cli.arguments import Verbs, add, runs_and_jobs
-from repro.errors import UserError
+from repro.cli.arguments import Verbs, add, add_flag, add_verb, runs_and_jobs
+from repro.errors import UserError, at_least
 from repro.recipe import SCALES
 
 WATCH_SECONDS = 10.0
@@ -16,52 +16,40 @@ _TARGET = "paper, table, row, experiment, run id or its beginning, run folder, o
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    status = verbs.add_parser("status", help="print the state of every run, submitted or local")
+    status = add_verb(verbs, "status", show_status)
     _add_targets(status)
-    status.add_argument("--json", action="store_true", help="one array with everything known about each run")
-    status.add_argument("--summary", action="store_true", help="print only the totals over all runs")
+    add_flag(status, "--json", "one array with everything known about each run")
+    add_flag(status, "--summary", "print only the totals over all runs")
     redraw = f"redraw at this interval (default {WATCH_SECONDS:g} s) until every run has ended or Ctrl-C"
-    status.add_argument("--watch", nargs="?", type=float, const=WATCH_SECONDS, metavar="SECONDS", help=redraw)
-    old = "also list runs that ended over 7 days ago; runs of a TARGET are always listed"
-    status.add_argument("--all", action="store_true", help=old)
+    add(status, "--watch", redraw, nargs="?", type=float, const=WATCH_SECONDS, metavar="SECONDS")
+    add_flag(status, "--all", "also list runs that ended over 7 days ago; runs of a TARGET are always listed")
     only = "only runs in this state; again for more"
-    status.add_argument("--state", action="append", default=[], metavar="STATE", help=only)
-    status.set_defaults(handler=show_status)
+    add(status, "--state", only, action="append", default=[], metavar="STATE")
 
-    logs = verbs.add_parser(
-        "logs", help="print the log of a run's job, all attempts; without a job, its events"
-    )
-    meaning = f"{_TARGET}; of several runs, the last submitted"
-    add(logs, "run", metavar="RUN", help=meaning, words=runs_and_jobs)
-    logs.add_argument("--scale", choices=SCALES, help="choose the run at this scale")
-    logs.add_argument("--seed", type=int, help="choose the run with this seed")
-    follow = "keep printing until the job leaves the queue or Ctrl-C"
-    logs.add_argument("--follow", "-f", action="store_true", help=follow)
-    logs.add_argument("--lines", "-n", type=int, metavar="N", help="only the last N lines")
-    logs.add_argument("--job", action="store_true", help="only print the job's id and the path of its log")
-    logs.set_defaults(handler=show_logs)
+    logs = add_verb(verbs, "logs", show_logs)
+    add(logs, "run", f"{_TARGET}; of several runs, the last submitted", metavar="RUN", words=runs_and_jobs)
+    add(logs, "--scale", "choose the run at this scale", choices=SCALES)
+    add(logs, "--seed", "choose the run with this seed", type=int)
+    add_flag(logs, "--follow", "keep printing until the job leaves the queue or Ctrl-C", "-f")
+    add(logs, "--lines", "only the last N lines", "-n", type=int, metavar="N")
+    add_flag(logs, "--job", "only print the job's id and the path of its log")
 
-    cancel = verbs.add_parser(
-        "cancel", help="remove runs from the queue; running ones save a checkpoint first"
-    )
+    cancel = add_verb(verbs, "cancel", cancel_runs)
     _add_targets(cancel)
-    cancel.add_argument("--all", action="store_true", help="everything submitted from here")
-    cancel.add_argument("--dry-run", action="store_true", help="only print what would be cancelled")
-    cancel.set_defaults(handler=cancel_runs)
+    add_flag(cancel, "--all", "everything submitted from here")
+    add_flag(cancel, "--dry-run", "only print what would be cancelled")
 
-    clean = verbs.add_parser(
-        "clean", help="remove snapshots that no job needs, and checkpoints of runs that have their record"
-    )
+    clean = add_verb(verbs, "clean", clean_up)
     _add_targets(clean)
-    clean.add_argument("--dry-run", action="store_true", help="only print what would be removed")
-    clean.set_defaults(handler=clean_up)
+    add_flag(clean, "--dry-run", "only print what would be removed")
 
 
 def _add_targets(parser: argparse.ArgumentParser) -> None:
-    add(parser, "targets", nargs="*", metavar="TARGET", help=_TARGET, words=runs_and_jobs)
+    add(parser, "targets", _TARGET, nargs="*", metavar="TARGET", words=runs_and_jobs)
 
 
 def show_status(args: argparse.Namespace) -> None:
+    """Print the state of every run, submitted or local."""
     from dataclasses import asdict
 
     from repro.launch.status.board import show, warn, watch
@@ -89,10 +77,10 @@ def show_status(args: argparse.Namespace) -> None:
 
 
 def show_logs(args: argparse.Namespace) -> None:
+    """Print the log of a run's job, all attempts; without a job, its events."""
     from repro.launch.status.logs import choose, follow, log_of, print_log
 
-    if args.lines is not None and args.lines < 0:
-        raise UserError(f"--lines must be at least 0, not {args.lines}")
+    at_least(0, **{"--lines": args.lines})
     entry, count = choose(args.run, args.scale, args.seed)
     if args.job:
         print(f"{entry.job_id}  {log_of(entry)}")
@@ -109,6 +97,7 @@ def show_logs(args: argparse.Namespace) -> None:
 
 
 def cancel_runs(args: argparse.Namespace) -> None:
+    """Remove runs from the queue; running ones save a checkpoint first."""
     from repro.launch.cancel import cancel, candidates
 
     tasks = candidates(args.targets, args.all)
@@ -125,6 +114,7 @@ def cancel_runs(args: argparse.Namespace) -> None:
 
 
 def clean_up(args: argparse.Namespace) -> None:
+    """Remove snapshots that no job needs, and checkpoints of runs that have their record."""
     from repro.launch.clean import remove, superfluous
     from repro.launch.status.ledger import ledger_dir
     from repro.launch.submit import locked

@@ -7,14 +7,13 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
 from repro import __version__
 from repro.cli import cluster, cost, data, infer, jobs, mirror, native, results, runs, show, start, verify
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, ReproError, UserError, nearest
 
-Handler = Callable[[argparse.Namespace], int | None]
 EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
 FEW = 6  # choices that are listed whole in an error
 
@@ -96,23 +95,13 @@ def _dispatch(words: list[str]) -> int:
         argcomplete.autocomplete(parser)
     args, extras = parser.parse_known_args(runs.joined(words))
     args.command = shlex.join(["repro", *words])
+    options = args.parser._option_string_actions
     if hasattr(args, "overrides"):
-        args.overrides = runs.parse_overrides(extras, _options(parser, words), args)
+        args.overrides = runs.parse_overrides(extras, [*options], args)
     elif extras:
-        close = nearest(extras[0], _options(parser, words))
+        close = nearest(extras[0], options)
         raise UserError(f"unknown argument {extras[0]!r}{close}; see `repro {args.verb} --help`")
-    handler: Handler = args.handler
-    return handler(args) or EXIT_OK
-
-
-def _options(parser: argparse.ArgumentParser, words: list[str]) -> list[str]:
-    """The options of the verb, and of its action, that the arguments name."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for word in words:
-                if word in action.choices:
-                    return _options(action.choices[word], words)
-    return [option for action in parser._actions for option in action.option_strings]
+    return args.handler(args) or EXIT_OK
 
 
 def _complain(message: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, add, runs_and_jobs
+from repro.cli.arguments import Verbs, add, add_flag, add_verb, runs_and_jobs
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
 from repro.paths import published_files, runs_dir
 
@@ -25,27 +25,27 @@ MISSING = 'dashboards need wandb-workspaces; run `pip install -e ".[dashboards]"
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    parser = verbs.add_parser("dashboard", help="create or update a paper's W&B workspace and report")
+    parser = add_verb(verbs, "dashboard", make_dashboard)
     every = "default: a workspace with a table of all runs of the project"
-    add(parser, "paper", nargs="?", metavar="PAPER", words=published_files, help=every)
-    parser.add_argument("--entity", help="user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
-    parser.add_argument("--project", help="default: $WANDB_PROJECT, else repro")
-    parser.add_argument("--dry-run", action="store_true", help="print the report; contact no server")
-    parser.set_defaults(handler=make_dashboard)
+    add(parser, "paper", every, nargs="?", metavar="PAPER", words=published_files)
+    add(parser, "--entity", "user or team on W&B (default: $WANDB_ENTITY, else that of the key)")
+    add(parser, "--project", "default: $WANDB_PROJECT, else repro")
+    add_flag(parser, "--dry-run", "print the report; contact no server")
 
-    sync = verbs.add_parser("sync", help="send to W&B what it does not have of runs")
+    sync = add_verb(verbs, "sync", sync_runs)
     which = "as of `repro status`; default: every run"
-    add(sync, "runs", nargs="*", metavar="RUN", help=which, words=runs_and_jobs)
-    dry = "only print what would be sent; contact no server"
-    sync.add_argument("--dry-run", action="store_true", help=dry)
+    add(sync, "runs", which, nargs="*", metavar="RUN", words=runs_and_jobs)
+    add_flag(sync, "--dry-run", "only print what would be sent; contact no server")
     live = f"send what running runs write, every {WATCH_S:g} s by default, until Ctrl-C"
-    sync.add_argument("--watch", nargs="?", type=float, const=WATCH_S, metavar="SECONDS", help=live)
-    sync.add_argument("--json", action="store_true")
-    sync.set_defaults(handler=sync_runs)
+    add(sync, "--watch", live, nargs="?", type=float, const=WATCH_S, metavar="SECONDS")
+    add_flag(sync, "--json")
 
 
 def sync_runs(args: argparse.Namespace) -> int:
-    """Exit code 0 where every run is complete on the server, else 1."""
+    """Send to W&B what it does not have of runs.
+
+    Exit code 0 where every run is complete on the server, else 1.
+    """
     from repro.mirror.api import connect
     from repro.mirror.sync import sync, watch
 
@@ -80,6 +80,7 @@ def _requested(words: list[str]) -> dict[str, Path]:
 
 
 def make_dashboard(args: argparse.Namespace) -> None:
+    """Create or update a paper's W&B workspace and report."""
     from repro.mirror.api import connect, plainly
 
     entity, project = _place(args.entity, args.project)

@@ -5,58 +5,45 @@ import json
 import math
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
-from repro.cli.arguments import Verbs, add, add_scale
-from repro.errors import UserError, nearest
+from repro.cli.arguments import Verbs, add, add_flag, add_scale, add_verb
+from repro.errors import EXIT_FAILED, EXIT_OK, UserError, nearest
 from repro.paths import data_dir, published_files, records_dirs, results_dir
 from repro.recipe import experiments, load_recipe, scales_of
-from repro.record import Damage, read_records
+from repro.record import read_records
 from repro.text import clean, duration
 
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    lister = verbs.add_parser(
-        "list", help="list published rows with recipes, scales, published and measured values, verdicts"
-    )
+    lister = add_verb(verbs, "list", list_rows)
     add(lister, "paper", nargs="?", metavar="PAPER", words=published_files)
-    lister.add_argument("--mine", action="store_true", help="list your own runs, also those without a record")
-    lister.add_argument("--json", action="store_true")
-    lister.set_defaults(handler=list_rows)
+    add_flag(lister, "--mine", "list your own runs, also those without a record")
+    add_flag(lister, "--json")
 
-    recipes = verbs.add_parser("recipes", help="list what can be run: recipes with time and data")
+    recipes = add_verb(verbs, "recipes", list_recipes)
     add_scale(recipes)
-    recipes.add_argument("--fits", metavar="TIME", help="only those that take at most 10m, 2h, 30s")
-    recipes.set_defaults(handler=list_recipes)
+    add(recipes, "--fits", "only those that take at most 10m, 2h, 30s", metavar="TIME")
 
-    parity = verbs.add_parser(
-        "parity", help="what was compared with the official codes, and how large the differences are"
-    )
+    parity = add_verb(verbs, "parity", show_parity)
     add(parity, "paper", nargs="?", metavar="PAPER", words=published_files)
-    parity.add_argument("--json", action="store_true")
-    parity.set_defaults(handler=show_parity)
+    add_flag(parity, "--json")
 
-    tables = verbs.add_parser(
-        "tables", help="regenerate tables, page and figures in results/ from the records"
-    )
+    tables = add_verb(verbs, "tables", make_tables)
     form = tables.add_mutually_exclusive_group()
-    check = "write nothing; fail where a table or a record differs"
-    form.add_argument("--check", action="store_true", help=check)
+    add_flag(form, "--check", "write nothing; fail where a table or a record differs")
     withdraw = "first withdraw a record: it no longer counts, its file stays; needs --reason"
-    form.add_argument("--withdraw", metavar="RECORD", help=withdraw)
-    reason = "why the record is withdrawn: a fault other than its score"
-    tables.add_argument("--reason", metavar="TEXT", help=reason)
-    tables.set_defaults(handler=make_tables)
+    add(form, "--withdraw", withdraw, metavar="RECORD")
+    add(tables, "--reason", "why the record is withdrawn: a fault other than its score", metavar="TEXT")
 
-    completion = verbs.add_parser(
-        "completion", help='print shell completion: eval "$(repro completion bash)"'
-    )
+    completion = add_verb(verbs, "completion", print_completion)
     completion.add_argument("shell", choices=("bash", "zsh", "fish", "tcsh"))
-    completion.set_defaults(handler=print_completion)
 
 
 def list_rows(args: argparse.Namespace) -> int:
+    """List published rows with recipes, scales, published and measured values, verdicts."""
     if args.mine:
         if args.paper or args.json:
             raise UserError("--mine lists all of your runs in a table; leave out PAPER and --json")
@@ -68,7 +55,7 @@ def list_rows(args: argparse.Namespace) -> int:
         from repro.report.formats.terminal import text_table
 
         print(json.dumps(own, indent=1) if args.json else text_table((row.values() for row in own), own[0]))
-        return 0
+        return EXIT_OK
     evidence = read_evidence(_known(args.paper))
     if args.json:
         print(json.dumps(rows_of(evidence), indent=1))
@@ -77,7 +64,7 @@ def list_rows(args: argparse.Namespace) -> int:
         from repro.report.views.rows import listing
 
         print(render(listing(evidence, args.paper)))
-    return name_damaged(evidence.comparison.damaged)
+    return complain(evidence.comparison.damaged)
 
 
 def _recipes_of(paper: str) -> list[dict[str, str]]:
@@ -94,17 +81,14 @@ def list_mine() -> int:
     from repro.report.formats.terminal import text_table
     from repro.report.views.runs import first_number, settings
 
-    runs = own_runs()
-    rows = [(r.run_id, r.finished, str(r.steps), first_number(r), settings(r)) for r in runs]
-    print(
-        text_table(rows, ("run", "finished", "updates", "first number", "settings"))
-        if rows
-        else "no runs yet"
-    )
-    return 0
+    rows = [(r.run_id, r.finished, str(r.steps), first_number(r), settings(r)) for r in own_runs()]
+    header = ("run", "finished", "updates", "first number", "settings")
+    print(text_table(rows, header) if rows else "no runs yet")
+    return EXIT_OK
 
 
 def list_recipes(args: argparse.Namespace) -> None:
+    """List what can be run: recipes with time and data."""
     from repro.report.formats.terminal import text_table
 
     most = math.inf
@@ -146,6 +130,7 @@ def _data_of(config: dict[str, Any]) -> str:
 
 
 def show_parity(args: argparse.Namespace) -> int:
+    """What was compared with the official codes, and how large the differences are."""
     from dataclasses import asdict
 
     from repro.evidence.official import altered, read_parity
@@ -154,10 +139,7 @@ def show_parity(args: argparse.Namespace) -> int:
 
     rows = read_parity(_known(args.paper))
     print(json.dumps([asdict(one) for one in rows], indent=1) if args.json else render(document(rows)))
-    problems = altered(rows)
-    for line in problems:
-        print(clean(line), file=sys.stderr)
-    return 1 if problems else 0
+    return complain(altered(rows))
 
 
 def _known(paper: str | None) -> str | None:
@@ -169,28 +151,27 @@ def _known(paper: str | None) -> str | None:
     return paper
 
 
-def name_damaged(damaged: list[Damage]) -> int:
-    """Prints a line on stderr for each damaged record; returns the exit code."""
-    for damage in damaged:
-        print(clean(damage), file=sys.stderr)
-    return 1 if damaged else 0
+def complain(problems: Sequence[object]) -> int:
+    """Prints a line on stderr for each problem, a damaged record for example; returns the exit code."""
+    for problem in problems:
+        print(clean(problem), file=sys.stderr)
+    return EXIT_FAILED if problems else EXIT_OK
 
 
 def make_tables(args: argparse.Namespace) -> int:
+    """Regenerate tables, page and figures in results/ from the records."""
     from repro.evidence.ledger import unfinished, withdraw
     from repro.report.render import check_tables, write_tables
 
     if args.reason is not None and args.withdraw is None:
         raise UserError(f"--reason {args.reason!r} needs a record; add --withdraw RECORD")
     if args.check:
-        differences = check_tables()
-        for line in differences:
-            print(clean(line), file=sys.stderr)
+        code = complain(check_tables())
         for run in unfinished(results_dir() / "runs"):
             print(f"note: {clean(run)} was started and has no record")
-        if not differences:
+        if code == EXIT_OK:
             print("results are up to date")
-        return 1 if differences else 0
+        return code
     if args.withdraw is not None:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
     changed = write_tables(site=True)
@@ -199,10 +180,11 @@ def make_tables(args: argparse.Namespace) -> int:
         print(path)
     if site:
         print(f"{len(site)} files of {results_dir() / 'pages'} and {results_dir() / 'plots'}")
-    return name_damaged(read_records(*records_dirs()).damaged)
+    return complain(read_records(*records_dirs()).damaged)
 
 
 def print_completion(args: argparse.Namespace) -> None:
+    """Print shell completion: eval "$(repro completion bash)"."""
     import argcomplete
 
     print(argcomplete.shellcode(["repro"], shell=args.shell))

@@ -22,10 +22,11 @@ from repro.cli.arguments import (
     SEEDS,
     Verbs,
     add,
+    add_experiment,
+    add_flag,
     add_grid,
-    add_scale,
     add_targets,
-    experiments_and_papers,
+    add_verb,
 )
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
@@ -43,41 +44,34 @@ LOGGERS = ("csv", "tensorboard")
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    config = verbs.add_parser("config", help="print the resolved configuration of an experiment")
+    config = add_verb(verbs, "config", show_config)
     add_experiment(config)
-    config.set_defaults(handler=show_config)
 
-    params = verbs.add_parser("params", help="print the parameter count, next to the published one")
+    params = add_verb(verbs, "params", show_params)
     add_experiment(params)
-    params.add_argument("--json", action="store_true")
-    params.set_defaults(handler=show_params)
+    add_flag(params, "--json")
 
-    run = verbs.add_parser("run", help="train, test and record one experiment, or resume it")
+    run = add_verb(verbs, "run", run_one)
     add_experiment(run)
     target = run.add_mutually_exclusive_group()
-    target.add_argument("--seed", type=int, help="seed of the run (default: the first judged seed)")
-    target.add_argument("--seeds", metavar="SEEDS", help=f"one after the other: {SEEDS}")
+    add(target, "--seed", "seed of the run (default: the first judged seed)", type=int)
+    add(target, "--seeds", f"one after the other: {SEEDS}", metavar="SEEDS")
     add_grid(run)
-    run.add_argument("--all", action="store_true", help="show every number in the end, not only the first")
+    add_flag(run, "--all", "show every number in the end, not only the first")
     logger = "also write the curves as this logger of Lightning's does, in the run's folder"
-    run.add_argument("--logger", choices=LOGGERS, help=logger)
+    add(run, "--logger", logger, choices=LOGGERS)
     kept = run.add_mutually_exclusive_group()
-    trial = "of a trial: keep the record in the run's folder only"
-    kept.add_argument("--no-record", action="store_true", help=trial)
-    kept.add_argument("--smoke", action="store_true", help="only train two updates; writes nothing")
-    run.add_argument("--accept-changes", action="store_true", help=ACCEPT)
-    run.set_defaults(handler=run_one)
+    add_flag(kept, "--no-record", "of a trial: keep the record in the run's folder only")
+    add_flag(kept, "--smoke", "only train two updates; writes nothing")
+    add_flag(run, "--accept-changes", ACCEPT)
 
-    reproduce = verbs.add_parser(
-        "reproduce", help="run everything that has no record yet, then make the tables"
-    )
+    reproduce = add_verb(verbs, "reproduce", reproduce_all)
     add_targets(reproduce)
-    reproduce.add_argument("--seeds", default="3", metavar="SEEDS", help=f"{SEEDS} (default 3)")
-    reproduce.add_argument("--list", type=Path, metavar="FILE", help="the runs of a list file, in its order")
+    add(reproduce, "--seeds", f"{SEEDS} (default 3)", default="3", metavar="SEEDS")
+    add(reproduce, "--list", "the runs of a list file, in its order", type=Path, metavar="FILE")
     limit = "stop after this time, with a checkpoint; the same command continues"
-    reproduce.add_argument("--hours", type=float, help=limit)
-    reproduce.add_argument("--dry-run", action="store_true", help="only print what would run")
-    reproduce.set_defaults(handler=reproduce_all)
+    add(reproduce, "--hours", limit, type=float)
+    add_flag(reproduce, "--dry-run", "only print what would run")
 
 
 def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> list[list[tuple[str, Any]]]:
@@ -99,18 +93,6 @@ def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> li
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise UserError(f"--grid: {twice[0]} is given twice; give each key once")
     return [[*overrides, *point] for point in itertools.product(*axes)]
-
-
-def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name an experiment, a scale and overrides."""
-    meaning = "<paper>/<recipe>; see `repro list`"
-    add(parser, "experiment", metavar="EXPERIMENT", help=meaning, words=experiments_and_papers)
-    add_scale(parser)
-    parser.set_defaults(overrides=[])
-    parser.epilog = (
-        "any key of the recipe can be set: --trainer.max_steps 10, --model.net.dropout 0.2; keys that state one "
-        "quantity (updates of a schedule, widths, sizes of the vocabulary) follow"
-    )
 
 
 def parse_overrides(
@@ -189,6 +171,7 @@ def recipe_of(args: argparse.Namespace) -> Recipe:
 
 
 def show_config(args: argparse.Namespace) -> None:
+    """Print the resolved configuration of an experiment."""
     import yaml
 
     recipe = recipe_of(args)
@@ -197,6 +180,7 @@ def show_config(args: argparse.Namespace) -> None:
 
 
 def show_params(args: argparse.Namespace) -> None:
+    """Print the parameter count, next to the published one."""
     from repro.evidence.official import read_sizes
     from repro.experiment.parameters import count, describe
 
@@ -207,6 +191,7 @@ def show_params(args: argparse.Namespace) -> None:
 
 
 def run_one(args: argparse.Namespace) -> int:
+    """Train, test and record one experiment, or resume it."""
     seed = args.seed
     if seed is not None:
         require_seed(seed)
@@ -230,9 +215,13 @@ def run_one(args: argparse.Namespace) -> int:
     if record:  # answered without torch and Lightning
         print(f"{record.run_id} is done; `repro show {record.run_id}` shows more")
     else:
-        command = shlex.join(["repro", *run_words(args.experiment, args.scale, seed, recipe.overrides)])
-        with StopRequest() as request:  # before the imports, which take seconds
-            record = _run(recipe, seed, command, request, args)
+        from repro.evidence.goals import expected
+
+        for results in () if args.no_record else {results_dir(), trials_dir()}:
+            require_writable(results / "runs")
+        published = expected(recipe) if recipe.scale == "paper" else {}
+        kept, logger = not args.no_record, args.logger or ""
+        record = train(recipe, seed, published, args.accept_changes, kept, logger)
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
@@ -342,18 +331,13 @@ def _ended(process: BaseProcess, request: StopRequest, end: float) -> int:
     return process.exitcode
 
 
-def _run(
-    recipe: Recipe, seed: int, command: str, request: StopRequest, args: argparse.Namespace
-) -> RunRecord:
-    from repro.evidence.goals import expected
-    from repro.experiment.run import run
+def train(recipe: Recipe, seed: int, *options: Any) -> RunRecord:
+    """Trains, tests and records one run, or resumes it; the options are those of :func:`repro.experiment.run.run`."""
+    command = shlex.join(["repro", *run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)])
+    with StopRequest() as request:  # before the imports, which take seconds
+        from repro.experiment.run import run
 
-    for results in () if args.no_record else {results_dir(), trials_dir()}:
-        require_writable(results / "runs")
-    published = expected(recipe) if recipe.scale == "paper" else {}
-    return run(
-        recipe, seed, command, request, published, args.accept_changes, not args.no_record, args.logger or ""
-    )
+        return run(recipe, seed, command, request, *options)
 
 
 def require_writable(folder: Path) -> None:
@@ -401,6 +385,7 @@ def same_weights(record: RunRecord) -> list[RunRecord]:
 
 
 def reproduce_all(args: argparse.Namespace) -> int:
+    """Run everything that has no record yet, then make the tables."""
     from repro.launch.run_list import ListEntry, read_list, resolve_list
     from repro.launch.slurm.chain import needed
     from repro.launch.targets import not_judged
@@ -410,9 +395,8 @@ def reproduce_all(args: argparse.Namespace) -> int:
     if args.hours is not None and not args.hours > 0:
         raise UserError(f"--hours must be above 0, not {args.hours:g}")
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
-    specs, notices = resolve_list(
-        read_list(args.list) if args.list else [ListEntry(targets, args.scale, args.seeds)]
-    )
+    entries = read_list(args.list) if args.list else [ListEntry(targets, args.scale, args.seeds)]
+    specs, notices = resolve_list(entries)
     todo = needed(specs, queued={})
     changed = dict.fromkeys((s.experiment, s.scale, s.settings) for s in todo.specs if s.settings)
     if changed:
@@ -427,11 +411,8 @@ def reproduce_all(args: argparse.Namespace) -> int:
         for spec in todo.specs:
             hours = load_recipe(spec.experiment, spec.scale).config.get("hours")
             missing = [store for store in spec.stores if not (data_dir() / store).is_dir()]
-            notes = [
-                f"{hours:g} h" if hours else "hours unknown",
-                *spec.settings,
-                *(f"data missing: {m}" for m in missing),
-            ]
+            time_needed = f"{hours:g} h" if hours else "hours unknown"
+            notes = [time_needed, *spec.settings, *(f"data missing: {name}" for name in missing)]
             print(f"{spec.run_id}  {', '.join(notes)}")
         return EXIT_OK
     runs = [(s.run_id, run_words(s.experiment, s.scale, s.seed, s.settings)) for s in todo.specs]

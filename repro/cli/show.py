@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro import events
-from repro.cli.arguments import Verbs, add, runs_and_jobs
+from repro.cli.arguments import Verbs, add, add_flag, add_verb, runs_and_jobs
 from repro.errors import UserError, nearest
 from repro.events import EVENTS_FILE, status
+from repro.files import write_atomic
 from repro.paths import all_records_dirs, runs_dir, trials_dir
-from repro.record import (
-    RECORD_FILE,
-    Measurement,
-    Records,
-    RunRecord,
-    finished_record,
-    read_record,
-    read_records,
-    thin,
-    write_atomic,
-)
+from repro.record import RECORD_FILE, Measurement, RunRecord, finished_record, read_record, read_records, thin
 
 if TYPE_CHECKING:
+    from repro.record import Records
     from repro.report.own_runs import RunGroup
 
 FIGURES = (".svg", ".png", ".pdf")
@@ -33,33 +25,25 @@ _RUN = "run id or its beginning (all that begin so), experiment, run folder or r
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    show = verbs.add_parser(
-        "show", help="print a run's configuration, metrics and curve; of two runs, their differences"
-    )
+    show = add_verb(verbs, "show", show_runs)
     one = "run id or its unique beginning, run folder or record file"
-    add(show, "runs", nargs="+", metavar="RUN", help=one, words=runs_and_jobs)
-    show.add_argument("--json", action="store_true")
-    show.set_defaults(handler=show_runs)
+    add(show, "runs", one, nargs="+", metavar="RUN", words=runs_and_jobs)
+    add_flag(show, "--json")
 
-    plot = verbs.add_parser("plot", help="draw the curves of runs, also of runs that are not finished")
-    compare = verbs.add_parser(
-        "compare", help="compare any number of runs: settings that differ, scores over seeds, curves"
-    )
+    plot = add_verb(verbs, "plot", plot_runs)
+    compare = add_verb(verbs, "compare", compare_runs)
     figure = "write a figure of the curves: .svg, .png or .pdf"
     for verb, option in ((plot, "--out"), (compare, "--plot")):
-        add(verb, "runs", nargs="+", metavar="RUN", help=_RUN, words=runs_and_jobs)
-        metric = "val/loss, ...; again for more"
-        verb.add_argument("--metric", action="append", default=[], metavar="NAME", help=metric)
-        verb.add_argument(option, dest="out", type=Path, metavar="FILE", help=figure)
-    each = "print a line for each run, with all of its scores"
-    compare.add_argument("--csv", action="store_true", help=each)
+        add(verb, "runs", _RUN, nargs="+", metavar="RUN", words=runs_and_jobs)
+        add(verb, "--metric", "val/loss, ...; again for more", action="append", default=[], metavar="NAME")
+        add(verb, option, figure, dest="out", type=Path, metavar="FILE")
+    add_flag(compare, "--csv", "print a line for each run, with all of its scores")
     report = "also make a report of them on W&B, where their curves are (WANDB_ENTITY, WANDB_PROJECT)"
-    compare.add_argument("--report", action="store_true", help=report)
-    plot.set_defaults(handler=plot_runs)
-    compare.set_defaults(handler=compare_runs)
+    add_flag(compare, "--report", report)
 
 
 def plot_runs(args: argparse.Namespace) -> None:
+    """Draw the curves of runs, also of runs that are not finished."""
     from repro.report.formats.terminal import curve_line
     from repro.report.plots.rows import metrics_of
 
@@ -74,6 +58,7 @@ def plot_runs(args: argparse.Namespace) -> None:
 
 
 def compare_runs(args: argparse.Namespace) -> None:
+    """Compare any number of runs: settings that differ, scores over seeds, curves."""
     from repro.report.formats.terminal import text_table
     from repro.report.own_runs import as_csv, comparison, curve_names, scores_of
 
@@ -114,6 +99,7 @@ def _draw(groups: "list[RunGroup]", named: list[str], out: Path | None) -> None:
 
 
 def show_runs(args: argparse.Namespace) -> None:
+    """Print a run's configuration, metrics and curve; of two runs, their differences."""
     from repro.report.formats.terminal import diff_runs, show_run
 
     if len(args.runs) > 2:
@@ -171,7 +157,7 @@ def own_runs() -> list[RunRecord]:
     return [kept[run] for run in sorted(kept)]
 
 
-def _named(word: str, records: Records) -> list[RunRecord]:
+def _named(word: str, records: "Records") -> list[RunRecord]:
     """The runs that a run id, its beginning, or the name of a record means."""
     exact = [record for record in records.good if record.path.removesuffix(".json") == word]
     for damage in records.damaged:

@@ -2,20 +2,17 @@
 
 import argparse
 import os
-import shlex
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from repro.cli.arguments import Verbs, add
-from repro.cli.runs import require_writable, run_words
+from repro.cli.arguments import Verbs, add, add_verb
+from repro.cli.runs import require_writable, train
 from repro.errors import UserError
 from repro.paths import SHARED, files_in, published_files, results_dir, runs_dir
-from repro.recipe import Recipe
 from repro.record import RunRecord, finished_record, write_atomic
-from repro.training.stop_request import StopRequest
 
 TEMPLATE = Path(__file__).with_name("project_template")
 PROFILE = "slurm/clusters/my-cluster.yaml"
@@ -28,22 +25,15 @@ if TYPE_CHECKING:
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verbs."""
-    tour = verbs.add_parser(
-        "tour",
-        help="run one small experiment for each paper's idea, with its picture (about 10 minutes on 2 cores)",
-    )
-    add(tour, "--paper", metavar="PAPER", help="only this one", words=published_files)
-    tour.set_defaults(handler=take_tour)
+    tour = add_verb(verbs, "tour", take_tour)
+    add(tour, "--paper", "only this one", metavar="PAPER", words=published_files)
 
-    init = verbs.add_parser(
-        "init",
-        help="make a project folder: an example recipe, a list of plugins, a cluster profile, a README",
-    )
-    init.add_argument("folder", metavar="DIR", type=Path, help="it may exist; no file in it is replaced")
-    init.set_defaults(handler=make_project)
+    init = add_verb(verbs, "init", make_project)
+    add(init, "folder", "it may exist; no file in it is replaced", metavar="DIR", type=Path)
 
 
 def take_tour(args: argparse.Namespace) -> None:
+    """Run one small experiment for each paper's idea, with its picture (about 10 minutes on 2 cores)."""
     from repro.evidence.table import read_evidence
     from repro.report.tour import WIDTH, claim_test, load_tour, tour_page
 
@@ -62,7 +52,7 @@ def take_tour(args: argparse.Namespace) -> None:
             for number, (name, recipe) in enumerate(tour.recipes(stage).items(), 1):
                 if name not in done:
                     print(f"run {number} of {len(stage.runs)}: {name}, {recipe.experiment}", flush=True)
-                    _run(recipe, tour.seed)
+                    train(recipe, tour.seed)
             stages_done = [_result_of(tour, other, papers, tests, folder) for other in tour.papers]
             write_atomic(folder / "index.html", tour_page(list(filter(None, stages_done))).encode())
             current = next(one for one in stages_done if one and one.stage is stage)
@@ -84,15 +74,6 @@ def apart(folder: Path) -> Iterator[Path]:
     finally:
         os.environ.clear()
         os.environ.update(before)
-
-
-def _run(recipe: Recipe, seed: int) -> None:
-    """Trains, tests and records one run, or resumes it."""
-    command = shlex.join(["repro", *run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)])
-    with StopRequest() as request:  # before the imports, which take seconds
-        from repro.experiment.run import run
-
-        run(recipe, seed, command, request)
 
 
 def _records(tour: "Tour", stage: "TourStage") -> dict[str, RunRecord]:
@@ -120,14 +101,12 @@ def _result_of(
     records = _records(tour, stage)
     if len(records) < len(stage.runs):
         return None
-    picture = folder / f"{stage.paper}.{'png' if stage.attention else 'svg'}"
+    paper, picture = papers[stage.paper], folder / f"{stage.paper}.{'png' if stage.attention else 'svg'}"
     if not stage.attention:
-        write_atomic(picture, content(plot_of(stage, papers[stage.paper], records), picture))
+        write_atomic(picture, content(plot_of(stage, paper, records), picture))
     elif not picture.is_file():
         write_atomic(picture, _attention(tour, stage))
-    return StageResult(
-        stage, papers[stage.paper], numbers_of(stage, records), tests[stage.paper], picture.name
-    )
+    return StageResult(stage, paper, numbers_of(stage, records), tests[stage.paper], picture.name)
 
 
 def _attention(tour: "Tour", stage: "TourStage") -> bytes:
@@ -141,6 +120,7 @@ def _attention(tour: "Tour", stage: "TourStage") -> bytes:
 
 
 def make_project(args: argparse.Namespace) -> None:
+    """Make a project folder: an example recipe, a list of plugins, a cluster profile, a README."""
     files = {
         ".gitignore": TEMPLATE / "gitignore",
         PROFILE: SHARED / "slurm" / "clusters" / "example.yaml",

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from repro.cli.arguments import Verbs
+from repro.cli.arguments import Verbs, add, add_flag, add_verb
 from repro.cli.runs import require_writable
 from repro.cli.show import find_record
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError
@@ -19,26 +19,20 @@ NAMED = 10  # differences that are kept and shown
 
 def register(verbs: Verbs) -> None:
     """Adds this family's verb."""
-    verify = verbs.add_parser("verify", help="run a record's command again from its commit, and compare")
-    verify.add_argument("record", metavar="RECORD", help="record file below results/runs, or run id")
-    verify.add_argument("--quiet", "-q", action="store_true", help="do not print the run's output")
-    verify.add_argument("--json", action="store_true", help="one array with the outcome; implies --quiet")
-    verify.set_defaults(handler=verify_record)
+    verify = add_verb(verbs, "verify", verify_record)
+    add(verify, "record", "record file below results/runs, or run id", metavar="RECORD")
+    add_flag(verify, "--quiet", "do not print the run's output", "-q")
+    add_flag(verify, "--json", "one array with the outcome; implies --quiet")
 
-    check = verbs.add_parser(
-        "check", help="check the laws of a mixer, also of one in a plugin of the project"
-    )
-    path = "mymix.Alibi; Alibi, if one plugin has it; repro.nn.FullAttention"
-    check.add_argument("name", metavar="CLASS", help=path)
-    init = "arguments besides the width: '{n_heads: 3}'"
-    check.add_argument("--init", default="{}", metavar="YAML", help=init)
-    check.add_argument("--d-model", type=int, default=12, metavar="N", help="width (default 12)")
-    naive = "a naive form, mymix.naive: law III; see docs/extending.md"
-    check.add_argument("--loop", metavar="FUNCTION", help=naive)
-    check.set_defaults(handler=check_laws)
+    check = add_verb(verbs, "check", check_laws)
+    add(check, "name", "mymix.Alibi; Alibi, if one plugin has it; repro.nn.FullAttention", metavar="CLASS")
+    add(check, "--init", "arguments besides the width: '{n_heads: 3}'", default="{}", metavar="YAML")
+    add(check, "--d-model", "width (default 12)", type=int, default=12, metavar="N")
+    add(check, "--loop", "a naive form, mymix.naive: law III; see docs/extending.md", metavar="FUNCTION")
 
 
 def check_laws(args: argparse.Namespace) -> int:
+    """Check the laws of a mixer, also of one in a plugin of the project."""
     from repro.experiment.build import check_mixer
     from repro.yamls import parse_yaml
 
@@ -54,6 +48,7 @@ def check_laws(args: argparse.Namespace) -> int:
 
 
 def verify_record(args: argparse.Namespace) -> int:
+    """Run a record's command again from its commit, and compare."""
     from repro.evidence.verified import DIFFERS, FAILED, Verified, keep
     from repro.verify.comparison import RerunComparison, compare
     from repro.verify.rerun import refuse, rerun

@@ -46,13 +46,13 @@ def test_forked_processes_live_through_the_signals() -> None:
 
 def test_the_command_handles_signals_before_its_heavy_imports() -> None:
     code = (
-        "import os, signal, sys\n"
+        "import os, signal, sys, types\n"
         "from repro.cli import runs\n"
         "def late(*_): assert 'torch' not in sys.modules; os.kill(os.getpid(), signal.SIGTERM); print('alive')\n"
-        "runs._run = late\n"
+        "sys.modules['repro.experiment.run'] = types.SimpleNamespace(run=late)\n"
         "runs.is_leader = lambda: False\n"
         "from repro.cli.main import main\n"
-        "main(['run', 'attention-is-all-you-need/base', '--scale', 'cpu', '--seed', '987654'])\n"
+        "main(['run', 'attention-is-all-you-need/base', '--scale', 'cpu', '--seed', '987654', '--no-record'])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=False
