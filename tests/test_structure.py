@@ -14,15 +14,15 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1822,
-    "data": 5378,
-    "evidence": 2428,
-    "experiment": 2581,
+    "cli": 1824,
+    "data": 5274,
+    "evidence": 2354,
+    "experiment": 2598,
     "launch": 2167,
     "mirror": 395,
     "models": 1147,
-    "nn": 4580,
-    "report": 2136,
+    "nn": 4587,
+    "report": 2069,
     "repro": 1405,
     "tasks": 3195,
     "training": 880,
