@@ -9,6 +9,7 @@ import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, digest_of, stream
+from repro.data.core.examples import ExampleData, Reader
 from repro.data.core.generated import SPLITS, ExampleGenerator, GeneratedData
 from repro.errors import UserError, at_least
 
@@ -64,8 +65,8 @@ class BitMemory(ExampleGenerator):
 
 
 @dataclass(frozen=True)
-class BitXor(ExampleGenerator):
-    """All pairs of strings of a few bits, in every split; the target is their element-wise exclusive or.
+class BitXor:
+    """All pairs of strings of a few bits; the target is their element-wise exclusive or.
 
     Inputs are the bits of both strings, one a token, 0 or 1. Example ``i`` is the number ``i`` in bits.
 
@@ -136,7 +137,7 @@ class BitMemoryData(GeneratedData[BitMemory]):
         return digest_of({"generator": GENERATOR_VERSION, **self.settings, **self.sizes})
 
 
-class BitXorData(GeneratedData[BitXor]):
+class BitXorData(ExampleData):
     """:class:`BitXor`; chance is 50 %.
 
     There are only ``4^bits`` examples, 1,024 of two strings of 5. Training draws from all of them, and every split is
@@ -153,21 +154,29 @@ class BitXorData(GeneratedData[BitXor]):
         UserError: ``bits`` out of range.
     """
 
-    store_name = "bit-xor"
     n_classes = 2
     input_size = 1
 
     def __init__(
         self, batch_size: int, bits: int = 5, eval_batch_size: int = 256, seed: int = 0, num_workers: int = 0
     ) -> None:
+        super().__init__(batch_size, eval_batch_size, seed, num_workers)
         if not 1 <= bits <= 10:
             raise UserError(f"bits must be between 1 and 10, not {bits}: every pair of strings is an example")
-        super().__init__(batch_size, 4**bits, 4**bits, eval_batch_size, seed, num_workers)
-        self.table = BitXor("train", bits)
+        self.store_name = "bit-xor"
+        self.table = BitXor(bits)
         self.seq_len = 2 * bits
         self.n_targets = bits
+
+    def size(self, split: str) -> int:
+        """``4^bits`` for every split."""
+        return int(4**self.table.bits)
+
+    def reader(self, split: str) -> Reader:
+        """All pairs of strings."""
+        return self.table
 
     @cached_property
     def manifest_sha256(self) -> str:
         """SHA-256 over the table's settings, which are all there is."""
-        return digest_of({"generator": GENERATOR_VERSION, **self.settings})
+        return digest_of({"generator": GENERATOR_VERSION, "bits": self.table.bits})
