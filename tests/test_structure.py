@@ -15,7 +15,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1824,
-    "data": 5279,
+    "data": 5284,
     "evidence": 2354,
     "experiment": 2598,
     "launch": 2167,

@@ -11,11 +11,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from torch import Generator
 from torch.utils.data import DataLoader
 
+from repro.data.core.segments import Lazy
 from repro.errors import ReproError, UserError
 
 Item = TypeVar("Item")
@@ -23,20 +25,25 @@ Batch = TypeVar("Batch")
 
 
 def _built(
-    items: Sequence[Any], build: Callable[[Any], Batch], start: int, num_workers: int
+    items: Sequence[Item], build: Callable[[Item], Batch], start: int, num_workers: int
 ) -> Iterator[Batch]:
     """Batches from ``items[start:]``, in order, built here or by worker processes."""
-    rest: Any = items[start:]
+    if num_workers == 0:
+        return (build(item) for item in items[start:])
+    batches: Any = Lazy(partial(_item, items, build), range(start, len(items)))
     loader: DataLoader[Batch] = DataLoader(
-        rest,
+        batches,
         batch_size=None,
-        collate_fn=build,
         num_workers=num_workers,
         worker_init_fn=_end_with_parent,
         # not the global generator: drawing worker seeds from it would change a resumed run's dropout
         generator=Generator().manual_seed(0),
     )
     return iter(loader)
+
+
+def _item(items: Sequence[Item], build: Callable[[Item], Batch], i: int) -> Batch:
+    return build(items[i])
 
 
 def _end_with_parent(worker: int) -> None:
