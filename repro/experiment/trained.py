@@ -121,12 +121,8 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
 
 def _saved(folder: Path) -> list[Path]:
     """The sound checkpoints of a run: those of the last steps, then the best of the validations."""
-    best = [path for path in best_checkpoints(folder / "checkpoints") if fault(path) is None]
-    return [*_whole(folder), *best]
-
-
-def _whole(folder: Path) -> list[Path]:
-    return [path for path in checkpoints(folder / "checkpoints") if fault(path) is None]
+    place = folder / "checkpoints"
+    return [path for path in (*checkpoints(place), *best_checkpoints(place)) if fault(path) is None]
 
 
 def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -144,10 +140,10 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
         print(f"{folder} is not finished: weights of {path.name}", file=sys.stderr)
     loaded = checkpoint.read(path)
     if path.name != MODEL_FILE:
-        if checkpoint.STAMP not in loaded and (
-            whole := _whole(folder)
-        ):  # Lightning lets no callback mark the best
-            loaded[checkpoint.STAMP] = checkpoint.read(whole[-1], mmap=True)[checkpoint.STAMP]
+        if (
+            checkpoint.STAMP not in loaded
+        ):  # Lightning lets no callback mark the best; those of the steps stand first
+            loaded[checkpoint.STAMP] = checkpoint.read(saved[0], mmap=True).get(checkpoint.STAMP)
         begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
         loaded["config"] = next(begun, {})
     loaded.setdefault("config", {})
