@@ -92,9 +92,16 @@ def _parse_queue(text: str, mark: str) -> Iterator[Queued]:
         array, index, state, reason, restarts, left, start, name, comment = parts[i : i + len(_FIELDS)]
         array = array.rpartition("\n")[2].strip()  # headings of several clusters stand before it
         if array.isdigit():
-            job = f"{array}_{index}" if index.isdigit() else array
-            times = int(restarts) if restarts.isdigit() else None
-            yield Queued(job, state.upper(), reason, times, left, comment, start or None, name)
+            yield Queued(
+                job=f"{array}_{index}" if index.isdigit() else array,
+                state=state.upper(),
+                reason=reason,
+                restarts=int(restarts) if restarts.isdigit() else None,
+                time_left=left,
+                comment=comment,
+                start=start or None,
+                name=name,
+            )
 
 
 def release(job: str) -> bool:
