@@ -14,11 +14,11 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1824,
+    "cli": 1826,
     "data": 5284,
     "evidence": 2354,
-    "experiment": 2598,
-    "launch": 2167,
+    "experiment": 2596,
+    "launch": 2174,
     "mirror": 395,
     "models": 1147,
     "nn": 4587,
