@@ -229,7 +229,7 @@ def _fits(value: object, hint: object) -> bool:
     if not isinstance(kind, type) or not isinstance(value, kind):
         return False
     values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_fits(item, inner) for inner in get_args(hint)[-1:] for item in values)
+    return all(_fits(item, inner) for inner in get_args(hint)[-1:] if inner is not Any for item in values)
 
 
 def thin(points: list[Point], limit: int = MAX_CURVE_POINTS) -> list[Point]:

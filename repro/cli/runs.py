@@ -127,9 +127,9 @@ def parse_overrides(
 
 
 def is_setting(word: str) -> bool:
-    """Whether an argument names a key of a recipe: ``--trainer.max_steps``, or a section without keys."""
+    """Whether an argument names a key of a recipe: ``--trainer.max_steps``, or a section that may be left out."""
     key = word.partition("=")[0]
-    return key.startswith("--") and ("." in key or key in ("--compile", "--matmul_precision"))
+    return key.startswith("--") and ("." in key or key in ("--compile", "--matmul_precision", "--stop"))
 
 
 def joined(words: Sequence[str]) -> list[str]:

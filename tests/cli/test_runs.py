@@ -109,13 +109,14 @@ def test_config_takes_settings_with_and_without_init_args_and_by_list_index(work
 
 def test_overrides_are_read_as_yaml() -> None:
     words = ["--a.b", "1e-3", "--a.c=[1, 2]", "--a.d", "true", "--a.e", "-1", "--a.f=x=y"]
-    assert parse_overrides([*words, "--compile", "true"]) == [
+    assert parse_overrides([*words, "--compile", "true", "--stop", "null"]) == [
         ("a.b", 1e-3),
         ("a.c", [1, 2]),
         ("a.d", True),
         ("a.e", -1),
         ("a.f", "x=y"),
         ("compile", True),
+        ("stop", None),
     ]
 
 
