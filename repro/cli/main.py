@@ -15,6 +15,7 @@ from repro.cli import cluster, cost, data, infer, jobs, mirror, native, results,
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, ReproError, UserError, nearest
 
 EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
+RESUMED = ("run", "reproduce", "tour")  # verbs that go on where they were stopped
 FEW = 6  # choices that are listed whole in an error
 
 
@@ -67,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        _complain("interrupted; the same command resumes from the last checkpoint")
+        resumes = any(word in RESUMED for word in words[:2])  # the verb may stand behind --debug
+        _complain(f"interrupted{'; the same command resumes from the last checkpoint' if resumes else ''}")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         _silence(sys.stdout)

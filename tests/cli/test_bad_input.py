@@ -220,4 +220,5 @@ def test_interrupting_says_how_to_go_on(workshop: Workshop, monkeypatch: pytest.
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runs, "load_recipe", interrupt)
-    call("config", TINY).refused("interrupted", "same command", code=130)
+    call("run", TINY).refused("interrupted", "same command", code=130)
+    assert "same command" not in call("config", TINY).refused("interrupted", code=130)
