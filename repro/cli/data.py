@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 from pathlib import Path
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb
@@ -57,6 +58,7 @@ def prepare_data(args: argparse.Namespace) -> None:
     """Obtain, check, tokenise and store a data set."""
     from repro.data.prepare import prepare
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an unfinished store is removed then, too
     path = prepare(
         args.name,
         from_dir=args.from_dir,

@@ -5,6 +5,7 @@ A kind of data is a subclass with a few fields of its own; ``data_sets.yaml`` ha
 Listing and completing names load these modules, so none of them imports torch.
 """
 
+import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,12 @@ from typing import Any, ClassVar
 
 from repro.data.store import Manifest, StoreWriter
 from repro.data.tokenizers.loading import load_subwords
-from repro.data.tokenizers.tokenizer import ByteBpe, Gpt2Bpe, Subwords, load_gpt2
+from repro.data.tokenizers.tokenizer import MIN_BYTE_BPE, ByteBpe, Gpt2Bpe, Subwords, load_gpt2
 from repro.errors import UserError
 
 TRAIN, VAL, TEST = SPLITS = ("train", "val", "test")
 GPT2 = "gpt2"
+MAX_VOCABULARY = 2**24  # the library that learns subwords reserves memory for all of them
 _LEARNED = re.compile(r"bpe(\d+)")
 _GIVEN = re.compile(r"(sp|given)\d+-[0-9a-f]{8}")
 _SIZED = re.compile(r"(.+)-n([1-9]\d*)")
@@ -185,9 +187,11 @@ class DataSet(ABC):
         Raises:
             UserError: there is none of that name; names those there are.
         """
-        level = "bpe" if subword_options(variant) else unsized(variant)[0]
-        if variant == "bpe" or level not in self.levels:
-            raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(self.levels)}")
+        level, size = unsized(variant)
+        level = "bpe" if subword_options(variant) else level
+        if variant == "bpe" or level not in self.levels or (size is not None and not self.sizable):
+            known = (f"bpe{self.vocab_size}" if one == "bpe" else one for one in self.levels)
+            raise UserError(f"{self.name} has no level {variant!r}; it has {', '.join(known)}")
 
     def command(self, variant: str) -> str:
         """The command that makes a store."""
@@ -216,9 +220,6 @@ class DataSet(ABC):
         words = str(Options(vocab_size=options.vocab_size, tokenizer=tokenizer))
         yield self.generated and source is not None, f"{self.name} is generated; leave out --from {source}"
         yield has_size and not self.sizable, f"{self.name} has its own size; leave out --size {size}"
-        for name in ("size", "vocab_size"):
-            value = getattr(options, name)
-            yield value is not None and value < 1, f"{Options(**{name: value})} must be at least 1"
         yield token and options.vocab_size is not None, f"{own}; leave out --vocab-size {options.vocab_size}"
         yield token and has_size, f"{own} at the default size; leave out --size {size}"
         known = ", ".join(self.levels)
@@ -229,6 +230,11 @@ class DataSet(ABC):
         elif words:
             yield "bpe" not in self.levels, f"{self.name} has the vocabulary of its data; leave out {words}"
             yield level not in (None, "bpe"), f"--level {level} counts its own vocabulary; leave out {words}"
+        for name, least, most in (("size", 1, math.inf), ("vocab_size", MIN_BYTE_BPE, MAX_VOCABULARY)):
+            value = getattr(options, name)
+            given = Options(**{name: value})
+            yield value is not None and value < least, f"{given} must be at least {least}"
+            yield value is not None and value > most, f"{given} must be at most {most}"
 
     def check_files(self, variant: str, from_dir: Path | None) -> None:
         """Looks whether there is anything to make a store from.

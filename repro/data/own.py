@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from repro.data.data_set import TEST, TRAIN, VAL, DataSet
-from repro.data.packed import glob_packed, sha256_of, sha256_of_file
+from repro.data.packed import glob_packed, is_hidden, sha256_of, sha256_of_file
 from repro.data.sets.images.picture_sets import Bytes, Labelled, PictureSet, Splits
 from repro.data.sets.labelled.labelled_text import LabelledText, classes_of
 from repro.data.sets.text.text_sets import Books
@@ -101,7 +101,7 @@ def write_facts(name: str, facts: dict[str, Any]) -> None:
 
 def hash_of(folder: Path, pattern: str) -> str:
     """SHA-256 over the names and contents of files, hidden ones left out."""
-    paths = sorted(p for p in folder.glob(pattern) if p.is_file() and not p.name.startswith("."))
+    paths = sorted(p for p in folder.glob(pattern) if p.is_file() and not is_hidden(p, folder))
     return sha256_of(f"{p.relative_to(folder)} {sha256_of_file(p)}\n".encode() for p in paths)
 
 
@@ -134,13 +134,18 @@ def _languages(folder: Path) -> dict[str, Any]:
 
 def _pictures(folder: Path) -> dict[str, Any]:
     """The names of the classes, and the shape ``(H, W, C)`` of the first picture."""
-    classes = sorted(path.name for path in (folder / TRAIN).glob("*") if path.is_dir())
+    classes = sorted(_folders(folder / TRAIN))
     if not 2 <= len(classes) <= 255:
         raise UserError(f"--from {folder}: {len(classes)} folders {TRAIN}/CLASS with pictures, not 2 to 255")
-    first = next(iter(glob_packed(folder / TRAIN / classes[0], "*")), None)
-    if first is None:
-        raise UserError(f"--from {folder}: no picture in {TRAIN}/{classes[0]}")
+    for name in classes:
+        if not glob_packed(folder / TRAIN / name, "*"):
+            raise UserError(f"--from {folder}: no picture in {TRAIN}/{name}; remove the folder")
+    first = glob_packed(folder / TRAIN / classes[0], "*")[0]
     return {"classes": classes, "shape": [*_pixels(first).shape]}
+
+
+def _folders(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob("*") if path.is_dir() and not path.name.startswith(".")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +164,7 @@ class PictureFolders(PictureSet):
     def _labelled(self, folder: Path) -> Labelled:
         if not folder.is_dir():
             raise UserError(f"no folder {folder}; pictures are in {TRAIN}/CLASS/* and {TEST}/CLASS/*")
-        if extra := sorted({path.name for path in folder.glob("*") if path.is_dir()} - {*self.classes}):
+        if extra := sorted(_folders(folder) - {*self.classes}):
             raise UserError(f"{folder}: class {extra[0]!r} is not among those of {TRAIN}")
         pictures, labels = [], []
         for label, name in enumerate(self.classes):
@@ -180,13 +185,13 @@ def _pixels(path: Path) -> Bytes:
     Raises:
         UserError: it is not a picture, or has more than 8 bits a channel.
     """
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(path) as image:
             if image.mode not in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
                 raise UserError(f"{path} has mode {image.mode}; save it with 8 bits a channel")
             array = np.asarray(image if image.mode == "L" else image.convert("RGB"), np.uint8)
-    except (UnidentifiedImageError, OSError) as error:
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise UserError(f"{path} is not a picture: {error}") from None
     return array.reshape(*array.shape[:2], -1)

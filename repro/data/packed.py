@@ -1,13 +1,15 @@
 """Plain and packed files: finding, opening and hashing them, with all errors."""
 
 import contextlib
+import gzip
 import hashlib
 import lzma
 import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,23 +29,21 @@ def open_packed(path: Path) -> Iterator[IO[bytes]]:
     Raises:
         UserError: it cannot be read, or is damaged, as far as it is read in the block.
     """
-    from fsspec.implementations.local import LocalFileSystem
-
+    openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zip": _open_zip}
     try:
-        if path.suffix == ".zip":
-            _require_one_file(path)
-        with LocalFileSystem().open(str(path), "rb", compression="infer") as file:
+        with openers.get(path.suffix, partial(open, mode="rb"))(path) as file:
             yield file
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError) as error:
         raise UserError(f"cannot read {path}: {error}; get the file again") from None
 
 
-def _require_one_file(path: Path) -> None:
-    """Refuses a ``.zip`` of several files, of which fsspec would take the first."""
+def _open_zip(path: Path) -> IO[bytes]:
+    """The one file of an archive, which may have folders, too."""
     with zipfile.ZipFile(path) as archive:
         files = [name for name in archive.namelist() if not name.endswith("/")]
-    if len(files) != 1:
-        raise zipfile.BadZipFile(f"{len(files)} files inside, not one")
+        if len(files) != 1:
+            raise zipfile.BadZipFile(f"{len(files)} files inside, not one")
+        return archive.open(files[0])
 
 
 def read_packed(path: Path) -> bytes:
@@ -76,16 +76,21 @@ def need_packed(folder: Path, name: str, remedy: str) -> Path:
 def glob_packed(folder: Path, pattern: str) -> list[Path]:
     """The files of a pattern, sorted by their plain names; of several forms of one file the first of ``FORMS``.
 
-    Hidden files, which some systems put beside others, are left out.
+    Hidden files and those in hidden folders, which some programs put beside others, are left out.
     """
     paths: dict[str, Path] = {}
     for form in FORMS:
         for path in folder.glob(pattern + form):
-            if path.name.startswith("."):
+            if is_hidden(path, folder):
                 REMOVED[str(path)] = Counter({"hidden files": 1})
             elif path.is_file():
                 paths.setdefault(path.relative_to(folder).as_posix().removesuffix(form), path)
     return [paths[name] for name in sorted(paths)]
+
+
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Whether a file is hidden, or is in a hidden folder below the given one."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def plain_name(path: Path) -> str:

@@ -78,6 +78,8 @@ def prepare(
     data_set.check_options(options)
     variant = data_set.variant(options)
     if _is_whole(name, variant):
+        if facts is not None:  # an interruption may have left the store without them
+            write_facts(name, facts)
         hint = f"; for other files delete {store.store_path(name, variant)} first" if from_dir else ""
         report(f"kept {name}/{variant}: already prepared{hint}")
         return store.store_path(name, variant)

@@ -378,9 +378,11 @@ def make_store(
 
 
 def _move_in(temporary: Path, final: Path, is_good: Callable[[], bool]) -> None:
-    with contextlib.suppress(OSError):  # the place is taken
-        os.rename(temporary, final)
-        return
-    if not is_good():
-        shutil.rmtree(final)
-        os.rename(temporary, final)
+    for _ in range(3):  # another process may do the same
+        with contextlib.suppress(OSError):  # the place is taken
+            os.rename(temporary, final)
+            return
+        if is_good():
+            return
+        shutil.rmtree(final, ignore_errors=True)
+    os.rename(temporary, final)

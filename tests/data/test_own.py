@@ -120,7 +120,8 @@ def test_labelled_text_is_bytes_and_the_number_of_its_label(raw: Path) -> None:
 @pytest.mark.parametrize(
     ("split", "text", "message"),
     [
-        ("train", "odd\tone\n", "1 labels; a classifier needs two"),
+        ("train", "odd\tone\n", "1 labels, not 2 to 65536"),
+        ("train", "".join(f"{n}\tone\n" for n in range(2**16 + 1)), "65537 labels, not 2 to 65536"),
         ("train", "odd\tone\nno label\n", "train.tsv, line 2: 'no label' is not a label, a tab and a text"),
         ("val", "big\tone\n", "val.tsv: label 'big' does not occur in train.tsv"),
         ("test", "", "test.tsv is empty"),
@@ -166,20 +167,42 @@ def test_what_is_not_of_the_kind_is_refused_and_leaves_nothing(
     assert [path.name for path in data_folder.iterdir()] == ["my-text"]
 
 
-@pytest.mark.parametrize("content", ["no picture", "other size", "other class"])
+def test_what_is_hidden_is_not_its_own(raw: Path) -> None:
+    before = made("pictures", raw), made("text", raw, level="bytes")
+    for name in ("pictures/train/.cache/0.png", "pictures/train/a/.cache/0.png", "text/.cache/train.txt"):
+        (raw / name).parent.mkdir(exist_ok=True)
+        (raw / name).write_text("another")
+    assert (made("pictures", raw), made("text", raw, level="bytes")) == before
+    (raw / "pictures" / "train" / "c").mkdir()
+    with pytest.raises(UserError, match="no picture in train/c; remove the folder"):
+        prepare("other", from_dir=raw / "pictures", kind="pictures")
+
+
+def test_a_store_without_its_description_gets_it(raw: Path, data_folder: Path) -> None:
+    made("text", raw, level="bytes")
+    (data_folder / "my-text" / FILE).unlink()  # an interruption before it was written
+    made("text", raw, level="bytes")
+    assert find_data_set("my-text").name == "my-text"
+
+
+@pytest.mark.parametrize("content", ["no picture", "damaged", "other size", "other class"])
 def test_pictures_that_do_not_go_together_are_refused(raw: Path, content: str) -> None:
     folder = raw / "pictures" / "train" / "b"
     if content == "no picture":
         (folder / "z.png").write_text("text")
+    elif content == "damaged":
+        (folder / "z.png").write_bytes((folder / "0.png").read_bytes().replace(b"IDAT", b"I\0AT"))
     elif content == "other size":
         Image.new("L", (6, 5)).save(folder / "z.png")
     else:
         (raw / "pictures" / "test" / "c").mkdir()
     with pytest.raises(
         UserError,
-        match={"no picture": "z.png is not a picture", "other size": "make them one size"}.get(
-            content, "class 'c' is not among those of train"
-        ),
+        match={
+            "no picture": "z.png is not a picture",
+            "damaged": "z.png is not a picture",
+            "other size": "make them one size",
+        }.get(content, "class 'c' is not among those of train"),
     ):
         made("pictures", raw)
 

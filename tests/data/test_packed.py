@@ -69,6 +69,12 @@ def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: P
         ("a.xz", b"no xz"),
         ("a.zip", b"no zip"),
         ("a.zip", zipped(CONTENT, ("a", "b"))),
+        (
+            "a.zip",
+            zipped(CONTENT)
+            .replace(b"PK\x03\x04\x14\0\0", b"PK\x03\x04\x14\0\1")
+            .replace(b"\x14\0\0\0\0", b"\x14\0\1\0\0"),
+        ),
     ],
     ids=[
         "cut gz",
@@ -77,12 +83,30 @@ def test_the_plain_file_goes_first_and_names_sort_without_their_ends(tmp_path: P
         "no xz",
         "no zip",
         "two in a zip",
+        "encrypted zip",
     ],  # bytes as ids would hold the time
 )
 def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=rf"{name}:"):
         read_packed(tmp_path / name)
+
+
+def test_a_folder_in_a_zip_is_not_its_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.txt.zip", "w") as archive:
+        archive.mkdir("a")
+        archive.writestr("a/a.txt", CONTENT)
+    assert read_packed(tmp_path / "a.txt.zip") == CONTENT
+
+
+def test_files_in_hidden_folders_are_left_out(tmp_path: Path) -> None:
+    for name in (".ipynb_checkpoints/a.txt", "b/.c/a.txt", "b/a.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert glob_packed(tmp_path, "**/*.txt") == [tmp_path / "b" / "a.txt"]
+    assert glob_packed(tmp_path / "b" / ".c", "*.txt") == [tmp_path / "b" / ".c" / "a.txt"], (
+        "the given one may be"
+    )
 
 
 def test_missing_files_and_other_encodings_are_named(tmp_path: Path) -> None:

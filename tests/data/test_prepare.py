@@ -259,6 +259,8 @@ def test_other_content_on_the_hub_is_refused(
         ({"name": "multi30k", "size": 5}, "leave out --size 5"),
         ({"name": "numbers-en-de", "size": 0}, "--size 0"),
         ({"name": "numbers-en-de", "size": 20, "vocab_size": 0}, "--vocab-size 0"),
+        ({"name": "numbers-en-de", "vocab_size": 259}, "--vocab-size 259 must be at least 260"),
+        ({"name": "numbers-en-de", "vocab_size": 10**9}, "--vocab-size 1000000000 must be at most 16777216"),
         ({"name": "books", "vocab_size": -1}, "--vocab-size -1"),
         ({"name": "multi30k", "from_dir": Path("no/such")}, "no such folder"),
         ({"name": "multi30k", "tokenizer": Path("a.json"), "vocab_size": 9}, "leave out --vocab-size 9"),

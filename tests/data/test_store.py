@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -175,6 +176,27 @@ def test_the_second_to_finish_keeps_the_first_ones_store(numbers_store: Path) ->
 
     assert make_store(NAME, VARIANT, fill, is_good=lambda: True) == numbers_store
     assert numbers_store.stat().st_ino == inode
+    verify(open_store(NAME, VARIANT))
+
+
+def test_one_of_two_that_replace_a_bad_store_is_kept(
+    numbers_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = tmp_path / "theirs"
+    shutil.copytree(numbers_store, theirs)
+    remove, answers = shutil.rmtree, iter([False, True])
+
+    def removed(path: Path, **options: bool) -> None:
+        remove(path, **options)
+        if path == numbers_store:  # before ours comes there
+            shutil.copytree(theirs, path)
+
+    def fill(writer: StoreWriter) -> Manifest:
+        writer.text("a", "en").add_line("ours")
+        return Manifest.from_json((theirs / MANIFEST).read_bytes())
+
+    monkeypatch.setattr(store_module.shutil, "rmtree", removed)
+    assert make_store(NAME, VARIANT, fill, is_good=lambda: next(answers)) == numbers_store
     verify(open_store(NAME, VARIANT))
 
 

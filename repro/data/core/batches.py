@@ -78,7 +78,8 @@ def shuffled_batches(
     """Plans the batches of one epoch as fairseq does; arguments and errors of :func:`token_batches`.
 
     Pairs are sorted by source, then by target; the list is cut so that rows x longest side stays within the budget, in
-    multiples of eight rows. Batches are made once and have another order in every epoch.
+    multiples of eight rows; up to seven rows that are left to the next batch may exceed it with a longer one, as there.
+    Batches are made once and have another order in every epoch.
 
     Source: fairseq, ``LanguagePairDataset.ordered_indices``, ``batch_by_size``, ``EpochBatchIterator``.
     """

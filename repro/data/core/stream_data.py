@@ -267,5 +267,9 @@ class StreamData(DataModule):
         if cut.documents:
             return orders.DocumentRows(self.documents(split), cut.seq_len, cut.rows).up_to(n_targets)
         if cut.stride is None:
+            if n_targets < cut.rows:
+                raise UserError(
+                    f"{split} has {n_targets} targets, too few for an evaluation in {cut.rows} rows"
+                )
             return orders.InStreams(cut.rows, n_targets // cut.rows, cut.seq_len)
         return orders.Windows(cut.rows, cut.stride, cut.seq_len, n_targets)

@@ -36,7 +36,10 @@ class MergedWords(Special):
         from tokenizers import Tokenizer, models, pre_tokenizers
 
         self.subwords, pairs = body_of(content, self.kind, "subwords", "merges")
-        merges = [(str(first), str(second)) for first, second in pairs]
+        try:
+            merges = [(str(first), str(second)) for first, second in pairs]
+        except (ValueError, TypeError):
+            raise UserError(f"not a vocabulary of {self.kind}: its merges are pairs of symbols") from None
         self._ids = {subword: SPECIALS + n for n, subword in enumerate(self.subwords)}
         characters = sorted({c for subword in self.subwords for c in subword.removesuffix(JOINER)})
         parts = [*characters, *(f"{c}{_END}" for c in characters)]

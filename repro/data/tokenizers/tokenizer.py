@@ -50,6 +50,8 @@ def byte_level(content: bytes, *keys: str) -> Any:
         made_of = (type(library.model).__name__, type(library.decoder).__name__)
         if made_of != ("BPE", "ByteLevel") or absent:
             raise ValueError(f"it is {made_of}, its {len(vocab)} entries lack {absent} of the 256 bytes")
+        if {*vocab.values()} != {*range(len(vocab))}:
+            raise ValueError(f"the ids of its {len(vocab)} entries are not 0 to {len(vocab) - 1}")
     except Exception as error:  # the library raises bare Exception
         raise UserError(f"not a byte-level BPE file: {error!s:.120}") from None
     back = [(text, library.decode(library.encode(text, add_special_tokens=False).ids)) for text in PROBES]
@@ -143,7 +145,7 @@ class SentencePiece(Special):
     """A SentencePiece model, its ids moved so that pad, bos, eos, unk are 0, 1, 2, 3.
 
     A model's own normalisation, as a rule NFKC and single blanks, is part of the vocabulary and stays: text comes back
-    normalised, and what the model cannot write comes back as the unknown symbol.
+    normalised, without what the model cannot write.
 
     Args:
         content: a SentencePiece ``.model`` file.

@@ -216,6 +216,10 @@ def test_masked_training_counts_the_scored_only() -> None:
         (lambda: data(num_workers=-1), "num_workers must be at least 0, not -1"),
         (lambda: data(600).train_dataloader(), "more than the 499 targets"),
         (lambda: data(order="sentences").train_dataloader(), "not stored sentence by sentence"),
+        (
+            lambda: data().expected(Evaluation("val", selection=replace(STREAMS, rows=500))),
+            "val has .* targets, too few for an evaluation in 500 rows",
+        ),
     ],
 )
 def test_bad_settings_are_named(make: Any, message: str) -> None:

@@ -73,6 +73,11 @@ def test_cifar_of_the_long_range_arena(cifar: Splits) -> None:
     assert np.allclose(result.numpy().ravel(), levels / 127.5 - 1, atol=1e-6)
 
 
+def test_a_rank_without_pictures_has_a_batch_without_rows(cifar: Splits) -> None:
+    result = PatchData("cifar10", 4).reader("test")(np.zeros(0, np.int64), None)
+    assert (result.inputs.shape, result.targets.shape) == ((0, 64, 48), (0, 1))
+
+
 def test_mnist(mnist: Splits) -> None:
     data = PatchData("mnist", 4)
     assert (data.input_size, data.seq_len) == (16, 49)

@@ -45,6 +45,12 @@ def test_the_first_value_is_given_and_each_other_follows_what_is_before_it(cifar
     assert result.lengths is None
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_rank_without_pictures_has_a_batch_without_rows(mnist: Splits, whole: bool) -> None:
+    result = PixelData("mnist", 4, whole=whole).reader("test")(np.zeros(0, np.int64), None)
+    assert result.inputs.shape == result.targets.shape == (0, 784 if whole else 783)
+
+
 def test_a_whole_picture_is_predicted_behind_a_zero(mnist: Splits) -> None:
     data = PixelData("mnist", 4, whole=True)
     assert (data.seq_len, data.n_targets) == (784, 784)

@@ -133,20 +133,21 @@ TITLES = (
 )
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 @pytest.mark.parametrize("level", ["words", "bytes"])
 def test_an_article_begins_at_a_title_between_empty_lines(
-    data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch, level: str, size: int
+    data_folder: Path, wiki: Path, monkeypatch: pytest.MonkeyPatch, level: str, size: int, end: str
 ) -> None:
     replace(monkeypatch, "wikitext-2", sha256={})
     monkeypatch.setattr(text_sets, "PIECE_BYTES", size)
-    (wiki / FILES["train"]).write_text(TITLES)
+    (wiki / FILES["train"]).write_text(TITLES, newline=end)
     prepare("wikitext-2", wiki, level=level, report=quiet)
     store = open_store("wikitext-2", level)
     edges = store.offsets("train", "text").tolist()
     assert (edges[0], edges[-1]) == (0, len(store.values("train", "text")))
     if level == "bytes":
-        text = TITLES.encode()
+        text = TITLES.replace("\n", end).encode()
         firsts = [text[a:].lstrip().split(b"\n")[0].strip() for a in edges[:-1]]
         assert firsts == [b"= First =", b"= Second =", b"= X = 3 ="]
     else:

@@ -81,10 +81,15 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"{}", b'{"kind": "merged-words", "subwords": ["a", "a"], "merges": []}']
+    "content",
+    [
+        b"{}",
+        b'{"kind": "merged-words", "subwords": ["a", "a"], "merges": []}',
+        b'{"kind": "merged-words", "subwords": ["a"], "merges": ["abc"]}',
+    ],
 )
 def test_another_file_is_refused(content: bytes) -> None:
-    with pytest.raises(UserError, match="merged words"):
+    with pytest.raises(UserError, match=r"merged.words"):
         MergedWords(content)
 
 

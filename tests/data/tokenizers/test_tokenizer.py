@@ -202,6 +202,13 @@ def test_text_makes_no_added_token(bpe: ByteBpe) -> None:
     assert special.size == bpe.size
 
 
+def test_a_file_whose_ids_have_a_gap_is_refused(bpe: ByteBpe) -> None:
+    vocab = json.loads(bpe.content)["model"]["vocab"]
+    moved = {symbol: number + 9 * (number > 200) for symbol, number in vocab.items()}
+    with pytest.raises(UserError, match=r"ids of its \d+ entries are not 0 to"):
+        ByteBpe(changed(bpe, model={"vocab": moved}))
+
+
 def test_a_file_that_lacks_bytes_is_refused(bpe: ByteBpe) -> None:
     vocab = json.loads(bpe.content)["model"]["vocab"]
     renamed = {symbol if symbol != "~" else "filler": number for symbol, number in vocab.items()}

@@ -68,6 +68,18 @@ def test_too_many_ranks_stop_before_training(numbers_store: Path) -> None:
         placed(data(), 0, 50, 2).train_dataloader()
 
 
+def test_too_many_ranks_for_the_rest_of_any_epoch_stop_before_training(numbers_store: Path) -> None:
+    def planned(world: int) -> list[list[int]]:
+        module = placed(data(batch_tokens=[600] * 4), 0, world, 1)
+        return [[len(rows.indices) for rows in module.plan_epoch(epoch)] for epoch in range(12)]
+
+    sizes = sorted(len(b.indices) for b in data(batch_tokens=[600]).train_dataloader())
+    assert len(sizes) % 4, "some batches are left to an update of their own"
+    assert planned(sum(sizes[: len(sizes) % 4]))
+    with pytest.raises(UserError, match="cannot be shared"):
+        planned(1 + sum(sizes[: len(sizes) % 4]))
+
+
 @pytest.mark.parametrize("world", [1, 2, 3])
 def test_evaluation_counts_each_token_once(numbers_store: Path, world: int) -> None:
     batches = [b for rank in range(world) for b in placed(data(), rank, world).predict_dataloader()]

@@ -238,8 +238,9 @@ def cut(pictures: Tensor, patch: int) -> Tensor:
         ``(B, T, patch * patch * C)``: patches row by row; in each, row by row, the channels of a pixel together.
     """
     n, height, width, channels = pictures.shape
-    split = pictures.reshape(n, height // patch, patch, width // patch, patch, channels)
-    return split.transpose(2, 3).reshape(n, -1, patch * patch * channels)
+    rows, columns = height // patch, width // patch
+    split = pictures.reshape(n, rows, patch, columns, patch, channels)
+    return split.transpose(2, 3).reshape(n, rows * columns, patch * patch * channels)  # B may be 0
 
 
 @dataclass(frozen=True)
@@ -355,7 +356,7 @@ class Sequences:
     def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
         """Inputs and targets ``(B, T)``, each target the value that follows."""
         images = self.pictures(indices, epoch).images
-        values = torch.from_numpy(images.reshape(len(images), -1).astype(np.int64))
+        values = torch.from_numpy(images.astype(np.int64)).flatten(1)
         if self.whole:
             values = torch.cat([torch.zeros_like(values[:, :1]), values], dim=1)
         return Examples(values[:, :-1], values[:, 1:])

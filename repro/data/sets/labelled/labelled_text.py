@@ -35,11 +35,11 @@ def classes_of(folder: Path) -> list[str]:
     """The labels that occur in training, in the order of the alphabet.
 
     Raises:
-        UserError: fewer than two.
+        UserError: fewer than two, or more than a store can number.
     """
     classes = sorted({label for label, _ in labelled_lines(folder, TRAIN)})
-    if len(classes) < 2:
-        raise UserError(f"--from {folder}: {TRAIN}.tsv has {len(classes)} labels; a classifier needs two")
+    if not 2 <= len(classes) <= 2**16:
+        raise UserError(f"--from {folder}: {TRAIN}.tsv has {len(classes)} labels, not 2 to 65536")
     return classes
 
 

@@ -32,7 +32,7 @@ PIECE_BYTES = 2**23
 HUB_COLUMN = "text"
 NEWLINE = 10
 _MIN_COUNT = {"words": 1, "words-min3": 3}
-_TITLE = re.compile(rb" = [^=\n](.*[^=\n])? = ?\n")
+_TITLE = re.compile(rb" = [^=\n](.*[^=\n])? = ?\r*\n")
 _NAMED = {TRAIN: ("train.txt",), VAL: ("val.txt", "valid.txt"), TEST: ("test.txt",)}  # splits of books
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "idle_test", "__pycache__"}
 # Where the hash of a file's name falls among twenty decides its split, in every version of Python.

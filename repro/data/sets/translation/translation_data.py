@@ -157,6 +157,9 @@ class TranslationData(TokenStoreDataModule, DataModule):
         """The batches of one epoch for this rank, micro-batches of a step one after another."""
         table, share, size = self.table(self.train_split), self.share, len(self.batches)
         batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
+        smallest = sorted(batches, key=len)
+        for together in {min(size, len(batches)), len(batches) % size or size}:  # in any epoch's order
+            rank_part(smallest[:together], share)
         planned = []
         for update in (batches[i : i + size] for i in range(0, len(batches), size)):
             step = sum(map(table.target_tokens, update))
