@@ -16,6 +16,7 @@ from lightning.pytorch import Trainer
 
 from repro.data.core.datamodule import DataModule
 from repro.data.core.examples import ExampleData
+from repro.data.core.stream_data import StreamData
 from repro.errors import UserError
 from repro.experiment.compiling import require_compilable
 from repro.experiment.error_messages import one_line
@@ -119,10 +120,19 @@ def check_makers(task: AnyTask) -> None:
     """Calls the makers that would run later, so that their errors are raised now.
 
     Raises:
-        ValueError: their own errors, or a learning rate of the first updates that is not finite.
+        ValueError: their own errors, a learning rate of the first updates that is not finite or below 0, or a share of
+            dropout that is none.
     """
     task.trained_parameters()
-    optimizer = task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))])
+    for name, module in task.named_modules():
+        for key in ("dropout", "position_dropout"):
+            share = getattr(module, key, 0.0)
+            if isinstance(share, int | float) and not 0 <= share < 1:
+                raise ValueError(f"{key} of {name} must be at least 0 and below 1, not {share}")
+    try:
+        optimizer = task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))])
+    except ValueError as error:
+        raise ValueError(f"model.optimizer: {error}") from None
     try:
         schedule = task.schedule_maker(optimizer)
         rates = schedule.get_last_lr()
@@ -131,9 +141,10 @@ def check_makers(task: AnyTask) -> None:
     except ZeroDivisionError:
         raise ValueError("model.schedule divides by one of its settings, which is 0") from None
     rates += schedule.get_last_lr()
-    if not all(map(math.isfinite, rates)):
+    if not all(0 <= rate < math.inf for rate in rates):
         raise ValueError(
-            f"learning rates of the first updates are {rates}; set model.optimizer.lr to a finite number"
+            f"learning rates of the first updates are {rates}; set model.optimizer.lr and model.schedule so that they "
+            "are finite and at least 0"
         )
 
 
@@ -156,6 +167,11 @@ def check_together(task: AnyTask, data: DataModule) -> None:
         raise ValueError(
             f"pairs have up to {pair} tokens, the network learns {longest} positions only; set data.max_length "
             f"to at most {longest}"
+        )
+    if isinstance(data, StreamData) and longest is not None and max(data.lengths) > longest:
+        raise ValueError(
+            f"training reads {max(data.lengths)} tokens at once, the network learns {longest} positions only; set "
+            f"data.seq_len and the stages to at most {longest}"
         )
     known, stored = task.vocabulary_size, data.vocab_size
     if known is not None and stored is not None and known != stored:

@@ -316,11 +316,10 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         )
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
-    tokens, longest = len(prompt) + sampling.max_new, longest_window(net)
-    if longest is not None and tokens > longest:
-        raise UserError(
-            f"prompt and continuation have {tokens} tokens, the model learned {longest} positions; lower --max-new"
-        )
-    prompts = [prompt] * samples
-    drawn_rows = continue_prompt(net, prompts, sampling.max_new, end, draw, trained.settings).ids
+    try:
+        drawn_rows = continue_prompt(
+            net, [prompt] * samples, sampling.max_new, end, draw, trained.settings
+        ).ids
+    except ValueError as error:
+        raise UserError(f"{error}; lower --max-new") from None
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from repro.models.decodable import Decodable, Decoded, Search, evaluating
 from repro.models.sampling import greedy, sample
-from repro.models.search import LengthForm, beam_search
+from repro.models.search import LengthForm, beam_search, check_search
 from repro.nn.mixer import MixerOutput, State
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings
@@ -133,8 +133,7 @@ def translate(
         which does not count the end symbol, is ``max_extra - 1``.
     Deviation: fairseq multiplies the length of the longest source of the batch; here each has its own limit.
     """
-    if not 0 <= max_ratio < float("inf"):
-        raise ValueError(f"max_ratio must be at least 0 and finite, not {max_ratio}")
+    check_search(beam, alpha, min_length, n_best, max_ratio)
     if not source.shape[0]:
         return Hypotheses([], [])
     sizes = [source.shape[1]] * source.shape[0] if lengths is None else lengths.tolist()
@@ -174,7 +173,8 @@ def continue_prompt(
         The new tokens only.
 
     Raises:
-        ValueError: a prompt is empty, or an argument is out of range.
+        ValueError: a prompt is empty, is longer with its continuation than learned positions, or an argument is out of
+            range.
         FloatingPointError: the model's outputs are not numbers.
     """
     if not prompts:
@@ -185,6 +185,11 @@ def continue_prompt(
     if min(sizes) < 1:
         raise ValueError(f"prompt {sizes.index(0)} is empty; give at least one token")
     longest, device = max(sizes), next(model.parameters()).device
+    window = longest_window(cast(nn.Module, model))
+    if window is not None and longest + max_new > window:
+        raise ValueError(
+            f"prompt and continuation have {longest + max_new} tokens, the network learns {window} positions only"
+        )
     ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
     lengths = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
     bound = _Bound(model, settings)

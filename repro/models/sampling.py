@@ -122,7 +122,8 @@ def draw(probabilities: Tensor, uniform: Tensor) -> Tensor:
     """
     cumulative = probabilities.cumsum(-1)
     target = uniform.to(cumulative.dtype)[:, None] * cumulative[:, -1:]
-    return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    place = torch.searchsorted(cumulative, target, right=True).squeeze(-1)
+    return place.clamp(max=probabilities.shape[-1] - 1)  # where they are no numbers, which the caller refuses
 
 
 def _extend(

@@ -111,8 +111,8 @@ def length_penalty(lengths: Tensor, alpha: float, form: LengthForm) -> Tensor:
     return ((5 + lengths) / 6 if form == "vaswani" else lengths) ** alpha
 
 
-def check_search(beam: int, alpha: float, min_length: int, n_best: int = 1) -> None:
-    """Refuses settings of :func:`beam_search` out of their range.
+def check_search(beam: int, alpha: float, min_length: int, n_best: int = 1, max_ratio: float = 1.0) -> None:
+    """Refuses settings of :func:`beam_search` or of a translation out of their range.
 
     Raises:
         ValueError: names the setting.
@@ -125,6 +125,8 @@ def check_search(beam: int, alpha: float, min_length: int, n_best: int = 1) -> N
         raise ValueError(f"min_length must be at least 0, not {min_length}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best must be 1 to beam, which is {beam}, not {n_best}")
+    if not 0 <= max_ratio < float("inf"):
+        raise ValueError(f"max_ratio must be at least 0 and finite, not {max_ratio}")
 
 
 class _Beams:

@@ -46,7 +46,8 @@ class BidirectionalLSTM(nn.Module):
         if layout.lengths is not None:
             whole = sizes
             sizes = host.host_ints(layout.lengths, lambda: whole)
-        falling, order = torch.tensor(sizes, device="cpu").sort(descending=True)
+        falling, order = torch.tensor(sizes, device="cpu").clamp(min=1).sort(descending=True)
         packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
-        return MixerOutput(y.index_select(0, order.argsort().to(x.device)))
+        y = y.index_select(0, order.argsort().to(x.device))
+        return MixerOutput(y if layout.lengths is None else y * (layout.lengths > 0)[:, None, None])

@@ -10,10 +10,10 @@ from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
 from repro.nn import FullAttention, LocalAttention, LSHAttention, ResidualStack
 from repro.nn.mixer import State, detach, reset_rows, tree_map
-from repro.nn.positions.positions import longest_window
+from repro.nn.positions.positions import counts_on, longest_window
 from repro.nn.settings import CallSettings, MemorySettings, has_memory, has_memory_settings, rereads
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
-from repro.tasks.language.protocols import Protocol
+from repro.tasks.language.protocols import MEMORY_SETTINGS, Protocol
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.networks import TokenNetwork
@@ -74,10 +74,11 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self.protocols = {"": protocol, **(protocols or {})}
         self.validation_protocol = validation or protocol
         if not has_memory_settings(net):
-            mem_len = max(item.mem_len for item in (*self.protocols.values(), self.validation_protocol))
-            if mem_len:
+            given = [item.describe() for item in (*self.protocols.values(), self.validation_protocol)]
+            lost = {f"{key} {item[key]}" for item in given for key in MEMORY_SETTINGS if item.get(key)}
+            if lost:
                 self.notes.append(
-                    f"no mixer of this network has a memory: mem_len {mem_len} of its protocols is ignored"
+                    f"no mixer of this network has a memory: {', '.join(sorted(lost))} of its protocols is ignored"
                 )
             self.protocols = {name: item.without_memory() for name, item in self.protocols.items()}
             self.validation_protocol = self.validation_protocol.without_memory()
@@ -85,6 +86,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         self.carries = has_memory(net)
         if self.carries or any(item.mem_len for item in (*self.protocols.values(), self.validation_protocol)):
             _require_bounded(net)
+        elif memory_as_input:
+            self.notes.append("no memory is carried from batch to batch: memory_as_input has no effect")
         self.memory_as_input = memory_as_input
         self.accuracy = accuracy
         self._memories: list[State] = []  # memories of this update's micro-batches
@@ -99,7 +102,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
             ValueError: settings of the memory that its mixers lack, or inputs longer than the positions it
                 learns.
         """
-        if protocol.mem_len:
+        if protocol.mem_len or protocol.clamp_len is not None:
             self.net.init_state(1, capacity=1, settings=protocol.settings)
         longest = longest_window(self.module)
         if longest is not None and protocol.seq_len > longest:
@@ -257,11 +260,16 @@ def scored_hidden(hidden: Tensor, batch: StreamBatch) -> tuple[Tensor, Tensor]:
 
 
 def _require_bounded(net: nn.Module) -> None:
-    """Refuses mixers that keep every token in a network that carries its state from batch to batch.
+    """Refuses mixers that keep every token, and learned positions that count on, in a network that carries its state.
 
     Raises:
-        ValueError: names the mixer.
+        ValueError: names the mixer, or the remedy.
     """
+    if counts_on(net):
+        raise ValueError(
+            "learned positions end with their table, and a memory counts on from batch to batch; set "
+            "model.net.positions.restart, or use sinusoids"
+        )
     for stack in (module for module in net.modules() if isinstance(module, ResidualStack)):
         for mixer in (layer["mix"].body for layer in stack.each()):
             if isinstance(mixer, FullAttention | LocalAttention | LSHAttention):

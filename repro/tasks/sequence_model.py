@@ -142,8 +142,8 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         first = last_segment(ids.shape[1], segment)
         state = self.net.init_state(len(ids), settings=settings)
         with torch.no_grad():
-            for piece in ids[:, :first].split(segment, dim=1):
-                state = self.net(piece, state, None, settings).state
+            for begin in range(0, first, segment):
+                state = self.net(ids[:, begin : begin + segment], state, None, settings).state
         return self.net(ids[:, first:], state, None, settings), first
 
     # --- evaluation ---------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class Translation(EvaluatedTask[PairNetwork]):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         if divergence and smoothing_over_all:
             raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
-        check_search(beam, length_penalty, min_length)
+        check_search(beam, length_penalty, min_length, max_ratio=max_ratio)
         self.label_smoothing = label_smoothing
         self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence

@@ -24,7 +24,8 @@ class StopRule:
         patience: validations in a row without a new smallest value.
 
     Raises:
-        ValueError: not exactly one of ``at_least`` and ``patience``, or a number of validations below 1.
+        ValueError: not exactly one of ``at_least`` and ``patience``, a number of validations below 1, or several beside
+            ``patience``.
 
     Source of ``patience``: fairseq, ``should_stop_early``.
     """
@@ -37,6 +38,10 @@ class StopRule:
     def __post_init__(self) -> None:
         if (self.at_least is None) == (self.patience is None):
             raise ValueError("stop needs one of at_least and patience")
+        if self.patience is not None and self.validations != 1:
+            raise ValueError(
+                f"stop.validations {self.validations} goes with at_least; leave it out beside patience"
+            )
         for name, value in (("validations", self.validations), ("patience", self.patience)):
             if value is not None and value < 1:
                 raise ValueError(f"stop.{name} must be at least 1, not {value}")
@@ -48,7 +53,7 @@ class StopRule:
             best = min(range(len(finite)), key=finite.__getitem__, default=0)  # the first of equal values
             return len(values) - 1 - best >= self.patience
         least, latest = self.at_least, values[-self.validations :]
-        return least is not None and len(latest) == self.validations and min(latest) >= least
+        return least is not None and len(latest) == self.validations and all(one >= least for one in latest)
 
 
 class EarlyStop(Callback):

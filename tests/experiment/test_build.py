@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 import torch
 
-from repro.data import AlignmentData, BitMemoryData, BitXorData, DuplicationData, ExampleData, PixelData
+from repro.data import (
+    AlignmentData,
+    BitMemoryData,
+    BitXorData,
+    DuplicationData,
+    ExampleData,
+    PixelData,
+    Stage,
+    TextData,
+)
 from repro.errors import UserError
 from repro.experiment.build import build, build_task, check_examples, check_together
 from repro.models import Body, Classifier, DecoderLM, Gpt2, Transcriber
@@ -26,7 +35,7 @@ from repro.nn import (
     Vocabulary,
 )
 from repro.recipe import Recipe, load_recipe
-from repro.tasks import Constant, SequenceModel, Task
+from repro.tasks import Constant, LanguageModel, Protocol, SequenceModel, Task
 from tests.workshop import RECIPE, TINY, Workshop
 
 DATA: dict[str, Any] = {"batch_size": 2, "bits": 8, "patch": 4}
@@ -115,6 +124,17 @@ def test_positions_of_whole_examples(data: ExampleData, vocabulary: Any, longest
     ):
         with pytest.raises(ValueError, match=rf"{data.seq_len} tokens,.*learns {there} positions"):
             check_together(decoder(table, vocabulary), data)
+
+
+def test_positions_of_rows_in_training() -> None:
+    for lengths in ({"seq_len": 9}, {"seq_len": 4, "stages": [Stage(1, 9)]}):
+        data = TextData("wikitext-2", 5, 36, **lengths)
+        made = decoder(partial(LearnedPositions, max_length=8), SYMBOLS)
+        task = LanguageModel(made.net, made.optimizer_maker, made.schedule_maker, Protocol(seq_len=8))
+        with pytest.raises(
+            ValueError, match="training reads 9 tokens at once, the network learns 8 positions only"
+        ):
+            check_together(task, data)
 
 
 @pytest.mark.parametrize(("data", "stored"), [(PUZZLES, 5), (PICTURES, 256)])

@@ -185,6 +185,12 @@ def test_bad_prompts() -> None:
         continue_prompt(model, [[3], []], 5)
     with pytest.raises(ValueError, match=r"max_new.*1, not 0"):
         continue_prompt(model, [[3]], 0)
+    model.stack.layers[0]["feed_forward"].body.extra = LearnedPositions(8, 12)
+    assert len(continue_prompt(model, [[3, 4, 5]], 9).ids[0]) == 9
+    with pytest.raises(
+        ValueError, match="prompt and continuation have 13 tokens, the network learns 12 positions"
+    ):
+        continue_prompt(model, [[3, 4, 5], [3]], 10)
 
 
 def _favouring(token: int) -> torch.nn.Module:

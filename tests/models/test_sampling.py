@@ -163,3 +163,6 @@ def test_outputs_that_are_not_numbers_are_an_error() -> None:
     model.vocabulary.head.proj.weight.data[0, 0] = torch.nan
     with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
         greedy(model, model.init_state(2, 3), torch.tensor([1, 2]), 3, None)
+    for options in ({}, {"top_k": 2}, {"top_p": 0.5}):
+        with pytest.raises(FloatingPointError, match=r"log-probabilities.*0"):
+            sample(model, model.init_state(2, 3), torch.tensor([1, 2]), 3, None, **options)

@@ -33,6 +33,15 @@ def test_heads_that_do_not_divide_the_width_are_refused(kind: type) -> None:
     assert kind(12, 5, d_head=4).out.in_features == 20
 
 
+@pytest.mark.parametrize("kind", [FullAttention, CrossAttention])
+@pytest.mark.parametrize("wrong", [{"n_heads": 0}, {"n_heads": -4}, {"d_head": 0}, {"d_value": -1}])
+def test_numbers_of_heads_and_their_widths_are_at_least_1(kind: type, wrong: dict[str, int]) -> None:
+    with pytest.raises(
+        ValueError, match=f"{next(iter(wrong))} {next(iter(wrong.values()))}.* must be at least 1"
+    ):
+        kind(12, **({"n_heads": 2} | wrong))
+
+
 def test_value_width_follows_key_width_unless_given() -> None:
     assert FullAttention(12, 2, d_head=3).widths == [6, 6, 6]
     assert FullAttention(12, 2, d_head=3, d_value=5).widths == [6, 6, 10]

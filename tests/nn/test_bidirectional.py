@@ -65,6 +65,13 @@ def test_padding_is_read_by_neither_direction() -> None:
     assert not torch.equal(mixer(x, None, Layout(False)).y, mixer(other, None, Layout(False)).y)
 
 
+def test_a_row_without_tokens_is_zeros() -> None:
+    mixer, x = build(), numbers(3, 5, D)
+    y = mixer(x, None, Layout(False, lengths=torch.tensor([5, 0, 2]))).y
+    assert not y[1].any()
+    assert difference(y[::2], mixer(x[::2], None, Layout(False, lengths=torch.tensor([5, 2]))).y) < 1e-12
+
+
 def test_what_it_cannot_do() -> None:
     with pytest.raises(ValueError, match="two directions need an even width, not 5"):
         BidirectionalLSTM(5)

@@ -49,6 +49,14 @@ def test_the_gradient_passes_a_numerical_check() -> None:
     assert torch.autograd.gradcheck(lambda x: tuple(token_scores(x, targets[:1, :2] % 5)), given)
 
 
+def test_a_second_derivative_is_refused() -> None:
+    logits, targets = logits_and_targets()
+    given = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(token_scores(given, targets).nll.sum(), given, create_graph=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        gradient.square().sum().backward()
+
+
 def test_the_logits_are_left_as_they_were() -> None:
     logits, targets = logits_and_targets()
     given = logits.clone().requires_grad_()

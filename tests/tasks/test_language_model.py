@@ -212,14 +212,18 @@ def test_bits_for_characters_and_perplexity_for_words(unit: Any, name: str) -> N
 
 
 def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() -> None:
-    net = network(4)
+    net = network(0)
     net.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
     with pytest.raises(ValueError, match=r"seq_len 6,.*5 positions"):
         task(net, Protocol(seq_len=6))
     task(net, Protocol(seq_len=5))
-    for settings in ({"same_length": True}, {"clamp_len": 3}):
+    carried = network(4)
+    carried.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
+    with pytest.raises(ValueError, match=r"learned positions end .* set model\.net\.positions\.restart"):
+        task(carried, Protocol(seq_len=5))
+    for settings in ({"same_length": True, "mem_len": 4}, {"clamp_len": 3, "mem_len": 4}, {"clamp_len": 3}):
         with pytest.raises(ValueError, match="settings of relative positions; this mixer has none"):
-            task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, mem_len=4, **settings)})
+            task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, **settings)})
 
 
 def test_a_mixer_that_keeps_everything_beside_a_memory_is_refused() -> None:
@@ -281,7 +285,10 @@ def test_a_network_without_memory_is_scored_without_and_says_so() -> None:
     made = score(net, protocol=WITH_MEMORY, validation=WITH_MEMORY)
     assert [note for note in made.notes if f"mem_len {WITH_MEMORY.mem_len}" in note]
     assert "mem_len" not in made.measurements()[0].protocol
-    assert not task(network(4), WITH_MEMORY).notes
+    assert not task(network(4), WITH_MEMORY, memory_as_input=True).notes
+    (clamped, unused) = task(net, Protocol(4, clamp_len=8), memory_as_input=True).notes
+    assert "clamp_len 8 of its protocols is ignored" in clamped
+    assert "memory_as_input has no effect" in unused
 
 
 def test_a_protocol_may_be_called_validation() -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from repro.nn import (
     ContinuousMemory,
     ContinuousSignal,
     FeedForward,
+    FullAttention,
     InfusedAttention,
     NoPositions,
     PostNorm,
@@ -63,6 +65,13 @@ def test_a_memory_that_covers_all_scores_as_if_it_were_read_whole(segment: int) 
         trainer(1).test(made, datamodule=data(), verbose=False)
         result.append({m.name: m.value for m in made.measurements()})
     assert result[1] == pytest.approx(result[0], rel=1e-9)
+
+
+def test_a_segment_of_the_whole_length_is_the_whole() -> None:
+    net = network(partial(FullAttention, n_heads=2)).eval()
+    examples = data().reader("train")(np.arange(3), 0)
+    whole, one = (task(net, segment).hidden(examples)[0] for segment in (None, LENGTH + SYMBOLS))
+    assert torch.equal(whole, one)
 
 
 def test_only_the_last_segment_has_a_gradient() -> None:

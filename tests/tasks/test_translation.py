@@ -70,7 +70,9 @@ def test_an_auxiliary_loss_is_part_of_the_loss(monkeypatch: pytest.MonkeyPatch) 
     assert result["sums"]["loss"] == plain["sums"]["loss"]
 
 
-@pytest.mark.parametrize("wrong", [{"beam": 0}, {"length_penalty": -1.0}, {"min_length": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"beam": 0}, {"length_penalty": -1.0}, {"min_length": -1}, {"max_ratio": -1.0}]
+)
 def test_settings_of_the_search_are_refused_before_training(wrong: dict[str, Any]) -> None:
     with pytest.raises(
         ValueError, match=f"{next(iter(wrong)).replace('length_penalty', 'alpha')} must be at least"

@@ -50,6 +50,11 @@ def test_training_ends_where_it_no_longer_improves(patience: int, values: list[f
     assert last_step(StopRule("val/loss", patience=patience), values) == step
 
 
+@pytest.mark.parametrize("values", [[95.0, math.nan], [math.nan, 95.0]])
+def test_a_validation_that_is_no_number_is_not_good(values: list[float]) -> None:
+    assert not StopRule("val/accuracy", at_least=90.0, validations=2).is_met(values)
+
+
 def test_a_rule_without_a_validation_is_refused() -> None:
     with pytest.raises(ValueError, match="0"):
         StopRule("val/accuracy", 99.9, 0)
@@ -58,6 +63,8 @@ def test_a_rule_without_a_validation_is_refused() -> None:
 
 
 def test_a_rule_has_one_reason_to_stop() -> None:
+    with pytest.raises(ValueError, match=r"stop\.validations 7 goes with at_least"):
+        StopRule("val/loss", patience=3, validations=7)
     for rule in ({}, {"at_least": 1.0, "patience": 2}):
         with pytest.raises(ValueError, match="at_least"):
             StopRule("val/loss", **rule)

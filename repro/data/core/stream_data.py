@@ -126,8 +126,13 @@ class StreamData(DataModule):
             )
         self.shards = shards
         self._columns: dict[str, Column] = {}
-        for length in (seq_len, *(stage.seq_len for stage in self.stages)):
+        for length in self.lengths:
             orders.rows_per_batch(batch_tokens, length)
+
+    @property
+    def lengths(self) -> list[int]:
+        """Targets of a row, in each stage and after all."""
+        return [*(stage.seq_len for stage in self.stages), self.seq_len]
 
     @abstractmethod
     def tokens(self, split: str) -> Array:

@@ -144,7 +144,9 @@ class CrossAttention(nn.Module):
 
 
 def head_widths(d_model: int, n_heads: int, d_head: int | None, d_value: int | None) -> tuple[int, int]:
-    """Widths of keys and of values, by default ``d_model / n_heads``."""
+    """Widths of keys and of values, by default ``d_model / n_heads``; a ValueError where one cannot be."""
+    if min([n_heads, *(width for width in (d_head, d_value) if width is not None)]) < 1:
+        raise ValueError(f"n_heads {n_heads}, d_head {d_head} and d_value {d_value} must be at least 1")
     if d_head is None and d_model % n_heads:
         raise ValueError(
             f"n_heads {n_heads} does not divide d_model {d_model}; give d_head or another n_heads"

@@ -23,6 +23,7 @@ class FeedForward(nn.Module):
         bias: biases in both projections.
         chunk: tokens of a row to which it is applied at a time, so that ``(B, chunk, F)`` is the largest tensor there
             ever is: with a gradient, a chunk's is computed again in the backward pass. None takes all at once.
+        output_dropout: on the output, in [0, 1).
 
     Raises:
         ValueError: a chunk below 1.

@@ -80,6 +80,9 @@ class WeightedShortcut(nn.Module):
         begun: what omega began with, a scalar; 0 until then. Part of the state, so that a network which was saved
             still states that it was begun, and with what.
 
+    Raises:
+        ValueError: ``omega`` is not above 0.
+
     Source: Liu et al. 2020, section 5; a vector although it begins as a number, as in the authors' code.
     """
 
@@ -117,6 +120,9 @@ class WeightedPostNorm(Sublayer):
     ``sqrt((n + 1) / ln(n + 1) - 1)`` the output change grows with the logarithm of the depth, with ``sqrt(n)`` not.
 
     Args: as :class:`PostNorm`, and ``omega`` and ``trained`` as :class:`WeightedShortcut`.
+
+    Raises:
+        ValueError: ``omega`` is not above 0.
 
     Source: Liu et al. 2020, section 5 and code; the given omegas: the authors' later package admin-torch. Omega weighs
     the shortcut, not the branch.

@@ -266,6 +266,12 @@ def longest_window(model: nn.Module) -> int | None:
     return min((table.max_length for table in _learned(model) if table not in endless), default=None)
 
 
+def counts_on(model: nn.Module) -> bool:
+    """Whether a network learns positions that count on from call to call, so that they end with the table."""
+    restarting = [added.table for added in _restarting(model)]
+    return any(table not in restarting for table in _learned(model))
+
+
 def restart_each(model: nn.Module, block: int) -> None:
     """Lets positions that begin anew with each call do so after ``block`` tokens, for a text read token by token."""
     for added in _restarting(model):

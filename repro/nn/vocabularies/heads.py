@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from repro.nn.autograd import Context
 
@@ -89,6 +90,7 @@ class _TokenScores(torch.autograd.Function):
         return losses if padding is None else (*losses, -log_probs[..., padding])
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor, None, None]:
         grad_nll, grad_uniform = grads[:2]
         log_probs, targets = ctx.saved_tensors

@@ -6,6 +6,8 @@ from typing import Any
 from repro.batches import TextCut
 from repro.nn.settings import CallSettings, MemorySettings
 
+MEMORY_SETTINGS: dict[str, Any] = {"mem_len": 0, "clamp_len": None, "same_length": False}  # of no memory
+
 
 @dataclass(frozen=True)
 class Protocol(TextCut):
@@ -55,7 +57,7 @@ class Protocol(TextCut):
 
     def without_memory(self) -> "Protocol":
         """The protocol with the same segments for a network without memory."""
-        return replace(self, mem_len=0, clamp_len=None, same_length=False)
+        return replace(self, **MEMORY_SETTINGS)
 
     def describe(self) -> dict[str, Any]:
         """Returns the settings for the record."""

@@ -40,8 +40,8 @@ class Generation:
     def __post_init__(self) -> None:
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, not {self.top_p}")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature must be above 0, not {self.temperature}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"temperature must be above 0 and finite, not {self.temperature}")
         if self.max_new < 1 or self.history < 0:
             raise ValueError(
                 f"max_new must be at least 1, not {self.max_new}, and history at least 0, not {self.history}"

@@ -4,6 +4,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from repro.nn.autograd import Context
 
@@ -54,6 +55,7 @@ class _Expectation(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:
         mean, variances, values, centres = ctx.saved_tensors
         d_values, sums = torch.empty_like(values), variances.new_empty(3, *variances.shape)

@@ -7,6 +7,7 @@ leaves the latter: nothing of the size ``T x chunk`` is kept.
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from repro.nn.attention.hashed.arrangement import HIDDEN, Arrangement, Block, hiding
 from repro.nn.autograd import Context
@@ -62,6 +63,7 @@ class _Windowed(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: _Context, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, scale, v, out, shares, alone = ctx.saved_tensors
         a, grad, wide = ctx.a, grads[0].contiguous(), shares.dtype
