@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from types import UnionType
@@ -198,8 +198,22 @@ def _check_types(record: RunRecord, name: str) -> None:
             value = getattr(part, key)
             if not _fits(value, hint):
                 raise UserError(f"{name}: {prefix}{key} is {value!r}, which is not of the right type")
-    if not all(type(one.get(key)) is int for one in record.attempts for key in ("first", "last")):
-        raise UserError(f"{name}: attempts are not a list of objects with the steps `first` and `last`")
+    facts = {"first": int, "last": int, "versions": dict | None, "hardware": dict | None}
+    if not all(_fits(one.get(key), hint) for one in record.attempts for key, hint in facts.items()):
+        raise UserError(
+            f"{name}: attempts are not a list of objects with the steps `first` and `last` and mappings of `versions` "
+            "and `hardware`"
+        )
+    try:
+        record.began.astimezone(UTC)
+        zone = datetime.fromisoformat(record.finished).tzinfo
+    except (ValueError, OverflowError):
+        zone = None
+    if zone is None:
+        raise UserError(
+            f"{name}: finished {record.finished!r} is no time of ISO 8601 with its zone, or wall_seconds "
+            f"{record.wall_seconds!r} are too many"
+        )
     for key, points in record.curves.items():
         if not all(map(_is_point, points)):
             raise UserError(f"{name}: curve {key} is not a list of points [step, value]")

@@ -191,6 +191,17 @@ def test_no_records_where_there_is_no_folder(tmp_path):
         (lambda raw: raw.update(seed="3"), "seed is '3', which is not of the right type"),
         (lambda raw: raw.update(seed=True), "seed is True"),
         (lambda raw: raw.update(finished=5), "finished is 5"),
+        (lambda raw: raw.update(finished="yesterday"), "finished 'yesterday' is no time of ISO 8601"),
+        (lambda raw: raw.update(finished="2026-01-02T00:00:00"), "with its zone"),
+        (lambda raw: raw.update(wall_seconds=1e30), r"wall_seconds 1e\+30 are too many"),
+        (
+            lambda raw: raw.update(attempts=[{"first": 0, "last": 5, "versions": "x"}]),
+            "mappings of `versions`",
+        ),
+        (
+            lambda raw: raw.update(attempts=[{"first": 0, "last": 5, "hardware": "x"}]),
+            "mappings of `versions`",
+        ),
         (lambda raw: raw.update(curves=[]), r"curves is \[\]"),
         (lambda raw: raw["metrics"][0].update(value="30"), "metric test/bleu value is '30'"),
         (lambda raw: raw["metrics"][0].update(protocol=[]), "metric test/bleu protocol"),

@@ -14,19 +14,19 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1826,
-    "data": 5284,
-    "evidence": 2354,
-    "experiment": 2596,
+    "cli": 1830,
+    "data": 5316,
+    "evidence": 2397,
+    "experiment": 2610,
     "launch": 2174,
     "mirror": 395,
-    "models": 1147,
-    "nn": 4587,
+    "models": 1154,
+    "nn": 4599,
     "report": 2069,
-    "repro": 1405,
-    "tasks": 3195,
-    "training": 880,
-    "verify": 153,
+    "repro": 1419,
+    "tasks": 3204,
+    "training": 884,
+    "verify": 170,
 }
 
 

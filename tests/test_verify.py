@@ -12,7 +12,7 @@ import pytest
 
 from repro.errors import Interrupted, ReproError, UserError
 from repro.evidence.verified import BIT_EQUAL, DIFFERS, FAILED, Verified, keep, read_verified
-from repro.record import INSTRUCTIONS, RunRecord
+from repro.record import INSTRUCTIONS, Measurement, RunRecord
 from repro.verify.rerun import environment, refuse, rerun
 from tests.fake_checkout import FakeCheckout, make_checkout, make_record
 from tests.workshop import PROJECT
@@ -169,6 +169,7 @@ def test_a_signal_ends_the_run_and_leaves_nothing(
         ({"dirty": None}, "uncommitted"),
         ({"command": "rm -rf x"}, "rm -rf x"),
         ({"hardware": {"device": "EPYC", "count": 4, "nodes": 2, "threads": 1}}, "2 nodes"),
+        ({"metrics": [Measurement("cost/time", 1.0, "seconds", "none")]}, "measured its machine only"),
     ],
     ids=str,
 )
@@ -178,6 +179,15 @@ def test_refused(checkout: FakeCheckout, changes: dict[str, Any], named: str) ->
     with pytest.raises(UserError) as caught:
         refuse(replace(good, **changes), checkout.root)
     assert named in str(caught.value)
+
+
+def test_packages_of_the_commit_that_are_missing_are_named(
+    checkout: FakeCheckout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = b"# versions\npytest==1.0\nno-such-package==1.0 ; comment\nno-such.other==2.1\n"
+    monkeypatch.setattr("repro.verify.rerun.git", lambda *_: lock)
+    with pytest.raises(UserError, match=r"commit .{8} needs .*: pip install no-such\.other$"):
+        refuse(make_record(checkout.commits[0]), checkout.root)
 
 
 def test_outside_git_it_is_refused(checkout: FakeCheckout, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import EqualityTest
+from repro.evidence.gate import at_bound, bounds_of
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
 from repro.evidence.selection import Sample, Selection, sample
@@ -75,7 +76,9 @@ def digest(test: EqualityTest) -> str:
 def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality:
     group, seeds = comparison.grouped[test.run, test.scale], frozenset(test.seeds)
     own, other = (
-        sample(test.measured, Selection.from_records(group, config, seeds, comparison.withdrawn))
+        sample(
+            test.measured, Selection.from_records(group, config, seeds, comparison.withdrawn, settings=True)
+        )
         for config in hashes(test)
     )
     result = Equality(paper, test, own, other, "not run" if test.declared else "planned")
@@ -96,6 +99,13 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     if seeds & set(load_recipe(test.run, test.scale).seeds):
         problems.append("the recipe judges some of its seeds")
     problems += [] if own.clean and other.clean else ["not all commits are clean"]
+    means = [
+        (name, one.estimate.mean)
+        for name, one in (("the recipe", own), ("the cheaper run", other))
+        if one.estimate
+    ]
+    if stuck := at_bound(means, bounds_of(own.unit or ""), margin):
+        problems.append(stuck)
     if problems or margin is None:
         return replace(result, verdict="not a fair test", why="; ".join(problems))
     pairs = [margin.scaled(scores[1][seed]) - margin.scaled(scores[0][seed]) for seed in test.seeds]

@@ -19,10 +19,12 @@
     the judged ones in nothing else, or only in a declared number of updates.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from repro import text
@@ -144,15 +146,30 @@ def _attention(protocol: Mapping[str, Any], config: Mapping[str, Any]) -> str | 
 
 
 def _room(test: FairTest, rows: Sequence[GateRow], margin: Margin | None) -> Condition:
-    unit = rows[0].measured[0][1].unit
-    ceiling = 100.0 if test.ceiling is None and kind_of(unit) == "accuracy" else test.ceiling
-    near = []
-    for name, bound, inside in (("floor", test.floor, 1), ("ceiling", ceiling, -1)):
-        if bound is not None:
-            at_bound = [not exceeds(inside * (row.mean - bound), _size(margin, bound)) for row in rows]
-            pairs = [i for i in range(len(rows) - 1) if at_bound[i] and at_bound[i + 1]]
-            near += [f"{rows[i].name} and {rows[i + 1].name} at the {name} of {bound:g}" for i in pairs]
+    floor, ceiling = bounds_of(rows[0].measured[0][1].unit)
+    bounds = (floor if test.floor is None else test.floor, ceiling if test.ceiling is None else test.ceiling)
+    named = [(row.name, row.mean) for row in rows]
+    near = [words for pair in pairwise(named) if (words := at_bound(pair, bounds, margin))]
     return Condition("room", not near, "; ".join(near) or "no two compared rows at a floor or ceiling")
+
+
+def bounds_of(unit: str) -> tuple[float | None, float | None]:
+    """The floor and the ceiling of a quantity, which no model can pass."""
+    if kind_of(unit) == "likelihood":
+        return (1.0 if "perplexity" in unit.lower() else 0.0), None
+    return None, 100.0 if kind_of(unit) == "accuracy" or "BLEU" in unit else None
+
+
+def at_bound(
+    rows: Sequence[tuple[str, float]], bounds: tuple[float | None, float | None], margin: Margin | None
+) -> str:
+    """Names the floor or ceiling within whose margin all rows (name, mean) lie, or beyond it; empty where none is."""
+    for name, bound, inside in zip(("floor", "ceiling"), bounds, (1, -1), strict=True):
+        if bound is not None and not any(
+            exceeds(inside * (mean - bound), _size(margin, bound)) for _, mean in rows
+        ):
+            return f"{' and '.join(row for row, _ in rows)} at the {name} of {bound:g}"
+    return ""
 
 
 def _size(margin: Margin | None, reference: float) -> float:
@@ -192,12 +209,14 @@ def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
     are noisy.
 
     Args:
-        points: ``[step, value]``; values that are None are left out.
+        points: ``[step, value]``; values before the last quarter that are None are left out.
         steps: of the whole training.
 
     Returns:
-        None where the curve does not cover the last quarter.
+        None where the curve does not cover the last quarter, or has no number there.
     """
+    if any(value is None for step, value in points if step > LAST * steps):
+        return None
     known = [(step, value) for step, value in points if value is not None]
     before = [point for point in known if point[0] <= LAST * steps]
     last = before[-1:] + known[len(before) :]
@@ -282,5 +301,8 @@ def is_lower(curve: str) -> bool:
 
 
 def _best(record: RunRecord, curve: str) -> float | None:
-    values = [value for _, value in record.curves.get(curve, ()) if value is not None]
+    points = record.curves.get(curve, ())
+    if points and points[-1][1] is None:  # it diverged: the worst
+        return math.inf if is_lower(curve) else -math.inf
+    values = [value for _, value in points if value is not None]
     return (min if is_lower(curve) else max)(values) if values else None

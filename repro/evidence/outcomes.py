@@ -7,7 +7,6 @@ others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete``
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from itertools import pairwise
 from statistics import fmean
 
@@ -21,11 +20,11 @@ from repro.evidence.judging.statistics import Difference, Estimate, welch
 from repro.evidence.ledger import declaration
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, entry_words, protocol_of, sample
-from repro.recipe import change_results
 from repro.record import RunRecord
 from repro.seeds import TUNING
 
 ORDERS = ("same order", "other order", "no clear order")
+DECIDED = ORDERS[:2]
 WAITING = ("not run", "incomplete")  # of declared tests
 BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
@@ -58,10 +57,9 @@ class RowResult:
         """Mean over seeds, or None."""
         return self.sample.estimate
 
-    def scores(self, seeds: Sequence[int] = ()) -> list[float]:
-        """Our numbers, one for each of some seeds, of all by default."""
-        measured = self.sample.measured if self.estimate else []
-        return [m.value for record, m in measured if not seeds or record.seed in seeds]
+    def scores(self) -> list[float]:
+        """Our numbers, one for each seed."""
+        return [m.value for _, m in self.sample.measured] if self.estimate else []
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class Effect:
 
     Attributes:
         low, high: ends of our 95 % interval; None where there is none.
-        published: None where the paper prints no number.
+        published: None where the paper prints no number, or one of another quantity.
     """
 
     rows: tuple[str, str]
@@ -145,6 +143,19 @@ def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]
 
 
 def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int) -> Tested:
+    """The outcome of a test; of an extended one that of its first seeds, unless it is open."""
+    times = _declarations(comparison, paper, test)
+    if test.extended_to:
+        declared = test.model_copy(update={"extended_to": ()})
+        first = _look(comparison, paper, declared, attempts, times[:1])
+        if first.verdict in DECIDED:
+            return replace(first, test=test)
+    return _look(comparison, paper, test, attempts, times)
+
+
+def _look(
+    comparison: Comparison, paper: Paper, test: FairTest, attempts: int, times: Sequence[datetime | None]
+) -> Tested:
     results = tuple(_row_results(comparison, paper, test))
     notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
     result = Tested(paper, test, attempts, results, "not run", notes=notes)
@@ -156,11 +167,12 @@ def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int)
     unit, column = next(s.sample.unit for s in results if s.sample.unit), result.column
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
     printed_sign = 1 if column.better == "higher" else -1
-    effects = tuple(_effect(a, b, result.sign, printed_sign) for a, b in pairwise(results))
+    alike = default_margin(unit) == default_margin(column.unit) and result.sign == printed_sign
+    alike = alike and not test.other_quantity
+    effects = tuple(_effect(a, b, result.sign, printed_sign if alike else 0) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
     if few := _unfinished(results, test):
         return replace(result, verdict="incomplete", why=few)
-    times = _declarations(comparison, paper, test)
     altered = ALTERED if times and times[0] is None else None
     if problem := altered or _unclean(results) or _incomparable(results, test.varies):
         return replace(result, verdict="not a fair test", why=problem)
@@ -180,11 +192,9 @@ def _judged(result: Tested) -> Tested:
     for margin, unit in ((printed.apart, column.unit), (result.margin, result.unit)):
         check_date(margin, unit, judged, f"{result.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
-    judge = partial(judge_claim, printed=printed, margin=result.margin, sign=result.sign, unit=result.unit)
-    verdict = judge([(s.row, s.scores()) for s in result.results], extended=bool(test.extended_to))
-    if test.extended_to:  # only an open result may be extended
-        first = judge([(s.row, s.scores(s.run.seeds or test.seeds)) for s in result.results])
-        verdict = verdict if first.word == "no clear order" else first
+    scores = [(s.row, s.scores()) for s in result.results]
+    extended = bool(test.extended_to)
+    verdict = judge_claim(scores, printed, result.margin, result.sign, result.unit, extended)
     why = verdict.why + _missing_hours(result.results, verdict.seeds)
     return replace(result, verdict=verdict.word, why=why)
 
@@ -192,8 +202,7 @@ def _judged(result: Tested) -> Tested:
 def _row_results(comparison: Comparison, paper: Paper, test: FairTest) -> Iterator[RowResult]:
     printed, table = published_rows(paper, test), paper.tables[paper.claims[test.claim].table]
     for i, (row, run) in enumerate(test.rows.items()):
-        records = comparison.grouped[run.run, test.scale]
-        group = [record for record in records if not change_results(record.overrides)]
+        group = comparison.grouped[run.run, test.scale]
         config = _config(comparison, run, test.scale, group)
         selection = Selection.from_records(group, config, frozenset(test.seeds_of(row)), comparison.withdrawn)
         numbers = sample(test.measured_of(row), selection)
@@ -280,6 +289,7 @@ def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
 
 
 def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
+    """The effect of one row; the signs are +1 where higher is better, the printed one is 0 for another quantity."""
     assert a.estimate is not None
     assert b.estimate is not None
     gap: Difference | None = welch(a.estimate, b.estimate)
@@ -290,7 +300,7 @@ def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
 
     ends = sorted(percent(end) for end in gap.interval(0.95)) if gap else [None, None]
     printed = None
-    if a.published is not None and b.published:
+    if printed_sign and a.published is not None and b.published:
         printed = 100 * printed_sign * (a.published - b.published) / abs(b.published)
     return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
 

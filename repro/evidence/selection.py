@@ -6,6 +6,7 @@ from typing import Any
 
 from repro import text
 from repro.evidence.judging.statistics import Estimate, estimate
+from repro.recipe import change_results
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
 
@@ -31,7 +32,12 @@ class Selection:
 
     @classmethod
     def from_records(
-        cls, records: list[RunRecord], config_hash: str, seeds: frozenset[int], withdrawn: Container[str]
+        cls,
+        records: list[RunRecord],
+        config_hash: str,
+        seeds: frozenset[int],
+        withdrawn: Container[str],
+        settings: bool = False,
     ) -> "Selection":
         """Sorts the records of one experiment at one scale.
 
@@ -39,11 +45,14 @@ class Selection:
             config_hash: hash of the current recipe.
             seeds: the judged seeds of the recipe.
             withdrawn: paths of withdrawn records below ``results/runs``.
+            settings: whether runs with settings beside the recipe's count, too.
         """
         used: dict[int, list[RunRecord]] = {}
         left_out = []
         for record in sorted(records, key=lambda r: (r.finished, r.path)):
             state = _set_aside(record, config_hash, seeds, withdrawn)
+            if state is None and not settings and change_results(record.overrides):
+                state = "overridden"
             if state is None and not _adds(record, used.get(record.seed, [])):
                 state = "repeated"
             if state is None:
@@ -184,11 +193,12 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
 
 
 def weaknesses(records: Collection[RunRecord]) -> list[str]:
-    """Lists different commits, devices or threads, unknown commits and curves that are not finite."""
+    """Lists different commits, devices, threads or data, unknown commits and curves that are not finite."""
     commits = sorted({r.commit[:8] for r in records if r.commit is not None})
     devices = sorted({str(r.hardware.get("device")) for r in records})
     threads = sorted({str(r.hardware["threads"]) for r in records if not r.on_gpu})
-    differing = {"commits": commits, "devices": devices, "threads": threads}
+    data = sorted({str(r.data.get("manifest_sha256"))[:8] for r in records})
+    differing = {"commits": commits, "devices": devices, "threads": threads, "data": data}
     faults = {
         "uncommitted changes": [r.seed for r in records if r.dirty],
         "commit unknown": [r.seed for r in records if r.commit is None or r.dirty is None],

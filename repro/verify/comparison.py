@@ -37,7 +37,7 @@ def compare(old: RunRecord, new: RunRecord) -> RerunComparison:
     differences = _changes(before, after)
     weights = old.checkpoint_sha256 is not None and old.checkpoint_sha256 == new.checkpoint_sha256
     outcome = DIFFERS if differences else BIT_EQUAL if weights else EQUAL_METRICS
-    return RerunComparison(outcome, len(_compared(old)), differences, _changes(_build(old), _build(new)))
+    return RerunComparison(outcome, len(comparable(old)), differences, _changes(_build(old), _build(new)))
 
 
 def measures_the_machine(measurement: Measurement) -> bool:
@@ -49,14 +49,15 @@ def measures_the_machine(measurement: Measurement) -> bool:
     return bool(machine & set(re.findall(r"[A-Za-z]+", words)))
 
 
-def _compared(record: RunRecord) -> list[Measurement]:
+def comparable(record: RunRecord) -> list[Measurement]:
+    """The numbers that the same command must give again."""
     return [one for one in record.metrics if not measures_the_machine(one)]
 
 
 def _numbers(record: RunRecord) -> dict[str, Any]:
     """Returns the numbers to compare by name; a measurement's name includes split and protocol."""
     facts = {key: getattr(record, key) for key in ("config_hash", "parameters", "steps", "tokens")}
-    for one in _compared(record):
+    for one in comparable(record):
         facts[f"{one.name} ({one.split}) {json.dumps(protocol_of(one), sort_keys=True)}"] = one.value
     return facts
 

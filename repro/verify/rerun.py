@@ -9,12 +9,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Interrupted, ReproError, UserError
 from repro.paths import data_dir
 from repro.record import INSTRUCTIONS, RunRecord, read_records
 from repro.source import git
+from repro.verify.comparison import comparable
 
 _START_FROM = re.compile(r"^start_from: (\S+)$", re.MULTILINE)
 
@@ -23,7 +25,8 @@ def refuse(record: RunRecord, checkout: Path) -> None:
     """Finds out before anything is run that a record cannot be verified here.
 
     Raises:
-        UserError: no clean commit, or none of this checkout; another command; several nodes.
+        UserError: no clean commit, or none of this checkout; another command; several nodes; only numbers that measure
+            the machine; packages of the commit that are missing.
     """
     run_id, commit, nodes = record.run_id, record.commit, record.hardware.get("nodes", 1)
     if commit is None or record.dirty is not False or not re.fullmatch("[0-9a-f]{40,64}", commit):
@@ -40,6 +43,24 @@ def refuse(record: RunRecord, checkout: Path) -> None:
         )
     if nodes != 1:
         raise UserError(f"{run_id} ran on {nodes} nodes; verify runs on one only")
+    if not comparable(record):
+        raise UserError(
+            f"{run_id} measured its machine only, so nothing must come out again; choose another record"
+        )
+    lock = git(checkout, "show", f"{commit}:requirements.lock") or b""
+    pins = re.findall(r"^([\w.-]+)==\S+$", lock.decode(), re.MULTILINE)
+    if missing := [name for name in pins if not is_installed(name)]:
+        raise UserError(
+            f"commit {commit:.8} needs packages that are not installed here: pip install {' '.join(missing)}"
+        )
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is installed, by its metadata."""
+    try:
+        return bool(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return False
 
 
 def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:

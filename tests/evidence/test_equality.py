@@ -78,6 +78,17 @@ def test_pairs_of_a_seed_are_compared(pair):
     assert one.own.estimate.mean == pytest.approx(30.0)
 
 
+def test_a_tie_at_the_ceiling_shows_nothing(pair):
+    declare(pair)
+    runs(pair, [99.6, 99.7, 99.8])
+    runs(pair, [99.7, 99.8, 99.9], "bf16-mixed")
+    one = outcome()
+    assert (one.verdict, one.why) == (
+        "not a fair test",
+        "the recipe and the cheaper run at the ceiling of 100",
+    )
+
+
 def test_overridden_runs_of_another_kind_do_not_count(pair):
     declare(pair)
     runs(pair, [20.0, 30.0, 40.0])

@@ -9,7 +9,7 @@ import pytest
 
 from repro.evidence.fair_tests import FairTest
 from repro.evidence.gate import Condition, GateRow, gate, movement
-from repro.evidence.judging.margins import Margin
+from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.published import Metric
 from repro.record import Measurement, RunRecord
 
@@ -178,6 +178,22 @@ def test_the_ceiling_of_another_quantity_is_declared():
     assert unmet(*rows, test=fair_test(ceiling=100.0))["room"] == "long and short at the ceiling of 100"
 
 
+@pytest.mark.parametrize(
+    ("unit", "means", "why"),
+    [
+        ("perplexity", (1.0, 1.004), "long and short at the floor of 1"),
+        ("nats", (0.001, 0.009), "long and short at the floor of 0"),
+        ("BLEU", (99.6, 99.7), "long and short at the ceiling of 100"),
+        ("BLEU", (99.6, 98.0), None),
+        ("pictures per second", (0.001, 0.002), None),
+    ],
+)
+def test_a_likelihood_has_a_floor_and_bleu_a_ceiling(unit, means, why):
+    rows = [row(name, mean, unit=unit) for name, mean in zip(("long", "short"), means, strict=True)]
+    margin = default_margin(unit) or ABSOLUTE
+    assert unmet(*rows, margin=margin, column=column_of(unit)).get("room") == why
+
+
 # --- settled ----------------------------------------------------------------------------------------------
 
 
@@ -229,6 +245,7 @@ def test_the_mean_over_seeds_moves():
         [[100, 50.0]],
         [[80, 50.0], [90, 50.0], [100, 50.0]],
         [*flat(50.0)[:16], [90, None], [100, None]],  # it diverged
+        [*flat(50.0)[:16], [85, None], [90, 50.0], [100, None]],
     ],
 )
 def test_a_curve_that_does_not_cover_the_last_quarter_shows_nothing(curve):
@@ -298,6 +315,14 @@ def test_each_row_has_the_best_of_the_same_values():
     best_elsewhere = row("long", 50.0, tuning={0.1: 40.0, 0.2: 50.0, 0.3: 60.0})
     assert unmet(best_elsewhere, row("short", 60.0)) == {"tuned": "long: model.lr is 0.2, the best was 0.1"}
     assert judged()["tuned"].why == "model.lr from 0.1, 0.2, 0.3 for each row"
+
+
+def test_a_value_whose_run_diverged_is_the_worst():
+    made = row("long", 50.0, tuning={0.1: 40.0, 0.2: 50.0, 0.3: 60.0})
+    for record in made.tuning:
+        if record.config["model"]["init_args"]["lr"] == 0.1:
+            record.curves["val/ppl"].append([record.steps, None])
+    assert "tuned" not in unmet(made, row("short", 60.0))
 
 
 def test_rows_at_an_end_of_the_sweep_are_named():

@@ -118,16 +118,19 @@ def test_a_run_without_a_number_began_too(house, event):
 
 @pytest.mark.parametrize("early", [True, False])
 def test_an_extension_is_declared_before_its_seeds_run(house, early):
-    fair(house)
+    still_open = {"big": [30.0, 32.0, 34.0], "base": [29.0, 31.0, 33.0]}
+    run_rows(house, text=TEST, **still_open)
+    append_missing(house.results / "runs")
+    assert outcome().verdict == "no clear order"
     text = TEST.replace("measured:", "extended_to: 1-5\n    measured:")
     if early:
         house.declare(text)
     else:
         change(house, "    measured:", "    extended_to: 1-5\n    measured:")
         append_missing(house.results / "runs")  # with the time of now
-    for name, (value, *_) in FAIR.items():
+    for name, (value, *_) in still_open.items():
         run_row(house, name, [value, value], seeds=[4, 5])
-    assert outcome().verdict == ("same order" if early else "not a fair test")
+    assert outcome().verdict == ("no clear order" if early else "not a fair test")
     assert early or outcome().why.startswith("declared (extension 20")
 
 

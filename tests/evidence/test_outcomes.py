@@ -156,7 +156,7 @@ def tie(house, text, unit="nats", other="a loss"):
     house.declare(
         head, untested="untested: {bigger-is-better: {gpu_hours: 8}, lower-perplexity: {gpu_hours: 9}}"
     )
-    for row, value in (("base", 1), ("small", 9)):
+    for row, value in (("base", 101), ("small", 109)):
         run_row(house, row, around(value), unit=unit)
     return outcome("base-ties-small/1").verdict
 
@@ -175,7 +175,7 @@ def test_another_quantity_has_a_margin_of_its_own_or_no_ties(house, text, verdic
 def test_a_margin_needs_a_reason_and_an_early_date(house):
     with pytest.raises(UserError, match="the margin of a test needs `reason"):
         tie(house, (MARGIN % 20).replace(", reason: toys", ""))
-    with pytest.raises(UserError, match="was set on 2099-01-01, after a run of 2026-01-02"):
+    with pytest.raises(UserError, match="was set on 2099-01-01, after a run began on 2026-01-0"):
         tie(house, (MARGIN % 20).replace("2026", "2099"))
 
 
@@ -219,6 +219,12 @@ def test_only_an_open_result_is_extended(house):
     assert outcome().verdict == "same order"
 
 
+def test_the_extension_of_a_decided_test_does_not_hide_it(house):
+    text = TEST.replace("measured:", "extended_to: 1-20\n    measured:")
+    run_rows(house, text=text, big=around(30), base=around(33))
+    assert outcome().verdict == "other order"
+
+
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
@@ -230,13 +236,20 @@ def test_effects_are_in_per_cent_of_the_second_row_beside_the_papers(house):
     assert effect.published == pytest.approx(100 * 2 / 28)
 
 
-def test_the_papers_effect_has_the_direction_of_its_own_column(house):
-    run_rows(
-        house, text=TEST.replace("measured:", "better: lower\n    measured:"), big=around(30), base=around(33)
-    )
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (TEST.replace("measured:", "better: lower\n    measured:"), "BLEU"),  # as seconds beside a speed
+        (TEST.replace("measured:", "better: lower\n    measured:"), "bits per byte"),
+        (TEST, "percent"),
+    ],
+)
+def test_the_papers_effect_in_another_quantity_is_not_shown(house, text, unit):
+    high, low = (around(30), around(33)) if "lower" in text else (around(33), around(30))
+    run_rows(house, text=text, big=(high, {"unit": unit}), base=(low, {"unit": unit}))
     (effect,) = outcome().effects
     assert effect.ours > 0
-    assert effect.published == pytest.approx(100 * 2 / 28)
+    assert effect.published is None
 
 
 def test_a_path_has_the_validation_at_parts_of_the_budget(house):

@@ -71,6 +71,7 @@ MIXED = [{"code_sha256": code, "first": 5 * i, "last": 5 + 5 * i} for i, code in
     [
         (2, {"config_hash": OTHER}, "superseded"),
         (2, {"config_hash": OTHER, "overrides": ["--trainer.max_steps=9"]}, "overridden"),
+        (2, {"overrides": ["--model.width=8"]}, "overridden"),  # which the recipe has taken over since
         (2, {"attempts": MIXED}, "mixed"),
         (100, {}, "tuning"),
         (6, {}, "tuning"),

@@ -81,7 +81,6 @@ def poison(house, text):
         "start_from": {"run_id": text},
         "code_sha256": text,
         "checkpoint_sha256": text,
-        "finished": text,
     }
     made = dataclasses.replace(make_record(name, 1, 30.0), **changes)
     other = dataclasses.replace(made, seed=2, command=text + "2", experiment="toy/gone")

@@ -106,9 +106,11 @@ def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], p
     Raises:
         UserError: names both dates.
     """
-    first = min((record.finished[:10] for record in records), default="")
+    first = min((record.began.date().isoformat() for record in records), default="")
     if margin is None or margin.is_default(unit) or not first or margin.date <= first:
         return
     usual = default_margin(unit)
     remedy = f"take {usual}" if usual else "take one that was set before"
-    raise UserError(f"{place}: margin {margin} was set on {margin.date}, after a run of {first}; {remedy}")
+    raise UserError(
+        f"{place}: margin {margin} was set on {margin.date}, after a run began on {first}; {remedy}"
+    )
