@@ -69,6 +69,8 @@ def compare_runs(args: argparse.Namespace) -> None:
     else:
         header, rows = comparison(groups, scores)
         print(text_table(rows, header))
+        if any("±" in cell for row in rows for cell in row):
+            print("± is half of the 95 % interval over seeds")
     named = [m for m in args.metric if any(m in r.curves for one in groups for r in one.records)]
     if args.out:
         _draw(groups, named, args.out)
@@ -172,6 +174,8 @@ def _named(word: str, records: "Records") -> list[RunRecord]:
     if begun and not some:
         state = status(runs_dir() / begun[0])
         raise UserError(f"{begun[0]} has no record yet: {state['state']}, step {state.get('step', 0)}")
+    if not some and word.endswith(".json"):
+        raise UserError(f"no such file: {word}")
     if not some:
         raise UserError(f"no run {word!r} has a record{nearest(word, by_id)}; `repro run` makes one")
     return some

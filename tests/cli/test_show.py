@@ -56,6 +56,7 @@ def test_runs_are_compared_by_what_differs_and_over_seeds(workshop: Workshop) ->
     assert lines[0].split() == ["dropout", "seeds", "test/loss"]
     assert [line.split()[:2] for line in lines[2:4]] == [["0.1", "2"], ["0.2", "2"]]
     assert all("±" in line for line in lines[2:4])
+    assert "± is half of the 95 % interval over seeds" in lines
     assert {f"{TINY}, 2 seeds", "dropout 0.2"} <= {*words(figure.read_bytes())}
     one = next(r for r in call("compare", TINY, "--csv").out.splitlines() if ",0.2," in r).split(",")[0]
     assert call("plot", one, "--out", str(figure)).code == 0

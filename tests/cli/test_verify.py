@@ -100,6 +100,7 @@ def test_refused_before_anything_is_run_or_kept(checkout: FakeCheckout, tmp_path
     path.unlink()
     call("verify", str(copied)).refused(str(copied))
     call("verify", "p/none").refused("p/none")
+    call("verify", "p/none.json").refused("no such file: p/none.json")
     assert read_verified(tmp_path / "results") == []
 
 
