@@ -14,9 +14,9 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1830,
+    "cli": 1834,
     "data": 5316,
-    "evidence": 2397,
+    "evidence": 2403,
     "experiment": 2610,
     "launch": 2174,
     "mirror": 395,

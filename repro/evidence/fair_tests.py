@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from repro.errors import UserError
-from repro.evidence.judging.judge import RATE
+from repro.evidence.judging.judge import RATE, PublishedRows
 from repro.evidence.published import AMargin, Claim, Day, Id, Metric, Model, Paper, Text, read_model, require
 from repro.paths import fair_test_files
 from repro.recipe import signature_hash
@@ -338,6 +338,14 @@ def _check_rows(test: FairTest, claim: Claim, paper: Paper) -> None:
     if test.column:
         metrics = paper.tables[claim.table].metrics
         require(test.column, metrics, f"{test.name}: {claim.table} has no column")
+
+
+def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
+    """Returns the printed numbers of a test's rows in the cited column."""
+    claim = paper.claims[test.claim]
+    table, metric = paper.tables[claim.table], test.column or claim.metric
+    numbers = [table.rows[row].values.get(metric) for row in test.rows]
+    return PublishedRows(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
 
 
 def digest(test: FairTest, claim: Claim, column: Metric, config_of: Callable[[str, str, str], Config]) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from repro.errors import UserError, nearest
 from repro.evidence import equality
-from repro.evidence.fair_tests import FairTest, digest, load_tests
+from repro.evidence.fair_tests import FairTest, digest, load_tests, published_rows
 from repro.evidence.published import Paper, load_papers
 from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
 from repro.paths import records_dirs
@@ -30,6 +30,7 @@ from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
 from repro.source import is_snapshot
 
 SHOWN_KEYS = 3  # of a superseded record's differences
+CLAIM, EXTENDED = "/claim", "/extended"  # ends of the paths of declarations; see :func:`declaration`
 _HISTORY = (
     "log", "-p", "-U0", "-m", "--full-history", "--format=", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
     "--no-renames", "--",
@@ -154,7 +155,7 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
 
 
 def declarations(records: Records) -> dict[str, str]:
-    """The digest of every declared test by ``tests/<paper>/<test>``, and of its extension by ``.../extended``.
+    """The digests of every declared test, as :func:`declaration` gives them.
 
     Tests are left out whose recipes are not here, as in a project folder of a user.
     """
@@ -170,7 +171,10 @@ def declarations(records: Records) -> dict[str, str]:
 
 
 def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> dict[str, str]:
-    """The paths and digests of a test's declaration in the ledger: its own, then that of its extension.
+    """The paths and digests of a test's declaration in the ledger.
+
+    ``tests/<paper>/<test>`` is the declaration itself; ``.../claim`` is what the published file has of it: which
+    direction is better, and which rows are claimed to be more than the next; ``.../extended`` is its extension.
 
     Empty where a recipe of its runs, or a record with a pinned configuration, is not here.
     """
@@ -181,10 +185,12 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
         digests = {path: digest(test, claim, column, partial(_configuration, records))}
     except UserError:
         return {}
+    printed = published_rows(paper, test)
+    relations = [printed.relation(i, i + 1) for i in range(len(test.rows) - 1)]
+    words = {CLAIM: f"{column.better} {relations}"}
     if test.extended_to:
-        words = f"{digests[path]} {test.extended_to}"
-        digests[f"{path}/extended"] = hashlib.sha256(words.encode()).hexdigest()
-    return digests
+        words[EXTENDED] = f"{digests[path]} {test.extended_to}"
+    return digests | {path + part: hashlib.sha256(text.encode()).hexdigest() for part, text in words.items()}
 
 
 def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, digits: str) -> Config:

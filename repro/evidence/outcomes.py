@@ -12,12 +12,12 @@ from statistics import fmean
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests
+from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
 from repro.evidence.gate import Condition, GateRow, gate
-from repro.evidence.judging.judge import PublishedRows, judge_claim
+from repro.evidence.judging.judge import judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
-from repro.evidence.ledger import declaration
+from repro.evidence.ledger import CLAIM, EXTENDED, declaration
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, entry_words, protocol_of, sample
 from repro.record import RunRecord
@@ -255,8 +255,11 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     if line not in lines:
         return []
     made = declaration(paper, test, comparison.records)
-    if ("declared", f"{line[1]}/extended") in lines and not test.extended_to:
+    claim = f"{line[1]}{CLAIM}"
+    kept = ("declared", claim) not in lines or comparison.declared(claim, made.pop(claim, ""))
+    if not kept or (("declared", f"{line[1]}{EXTENDED}") in lines and not test.extended_to):
         return [None]
+    made.pop(claim, None)
     return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
 
 
@@ -278,14 +281,6 @@ def _declared(
         words.append(f"{name}{time:{MINUTE}}, first run {first:{MINUTE}} UTC")
         seeds = {s.row: set(test.seeds_of(s.row)) - seeds[s.row] for s in results}
     return Condition("declared", True, "; ".join(words))
-
-
-def published_rows(paper: Paper, test: FairTest) -> PublishedRows:
-    """Returns the printed numbers of a test's rows in the cited column."""
-    claim = paper.claims[test.claim]
-    table, metric = paper.tables[claim.table], test.column or claim.metric
-    numbers = [table.rows[row].values.get(metric) for row in test.rows]
-    return PublishedRows(numbers, claim.margin or table.metrics[metric].rules.margin, claim.not_worse)
 
 
 def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:

@@ -165,6 +165,18 @@ def test_a_changed_text_is_noticed_and_counts_nowhere(house, old, new):
     assert append_missing(house.results / "runs") is None, "it is not declared once more"
 
 
+@pytest.mark.parametrize(("old", "new"), [("better: higher", "better: lower"), ("bleu: 30.0", "bleu: 28.1")])
+def test_which_direction_is_better_and_which_rows_tie_are_fixed(house, old, new):
+    fair(house)
+    house.publish(PUBLISHED.replace(old, new, 1))
+    (problem,) = check_records(house.results / "runs")
+    assert "tests/toy/bigger-is-better/1/claim differs from what was declared" in problem
+    assert (outcome().verdict, outcome().counts) == ("not a fair test", False)
+    house.publish(PUBLISHED.replace("bleu: 30.0", "bleu: 31.0"))  # which claims no other order
+    assert check_records(house.results / "runs") == []
+    assert outcome().verdict == "same order"
+
+
 def test_a_changed_recipe_is_noticed_and_a_pinned_configuration_keeps_the_attempt(house):
     fair(house)
     config = next(r.config_hash for r in compare().records if r.experiment == "toy/big")
