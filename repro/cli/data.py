@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import signal
 from pathlib import Path
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb
@@ -58,7 +57,6 @@ def prepare_data(args: argparse.Namespace) -> None:
     """Obtain, check, tokenise and store a data set."""
     from repro.data.prepare import prepare
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # an unfinished store is removed then, too
     path = prepare(
         args.name,
         from_dir=args.from_dir,

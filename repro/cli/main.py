@@ -55,11 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point; exits with 0 done, 1 failed, 2 bad input, 75 requeue me, 130 interrupted, 141 reader left."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    words = [word for word in words if word != "--debug"]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character shows ? for it
             stream.reconfigure(errors="replace")
     try:
-        code = _dispatch([a for a in words if a != "--debug"])
+        code = _dispatch(words)
         sys.stdout.flush()
     except ReproError as error:
         if debug:
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        resumes = any(word in RESUMED for word in words[:2])  # the verb may stand behind --debug
+        resumes = words[0] in RESUMED
         _complain(f"interrupted{'; the same command resumes from the last checkpoint' if resumes else ''}")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -83,9 +83,7 @@ def make_dashboard(args: argparse.Namespace) -> None:
     """Create or update a paper's W&B workspace and report."""
     from repro.mirror.api import connect, plainly
 
-    entity, project = _place(
-        args.entity, args.project
-    )  # which refuses where the library of reports is missing
+    entity, project = _place(args.entity, args.project)  # before the import, whose library may be missing
     from repro.report.dashboard import CAMPAIGN, Board, outline, publish, publish_campaign
 
     board = Board.read(args.paper, entity, project) if args.paper else None
@@ -107,7 +105,7 @@ def save_comparison(groups: "Sequence[RunGroup]", scores: Sequence[str], metrics
     """Makes a report of runs side by side on W&B and prints its address."""
     from repro.mirror.api import connect, plainly
 
-    entity, project = _place()  # which refuses where the library of reports is missing
+    entity, project = _place()  # before the import, whose library may be missing
     from repro.report.dashboard import comparison_report
 
     api = connect()
