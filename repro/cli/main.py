@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _complain(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        resumes = words[0] in RESUMED
+        resumes = words and words[0] in RESUMED
         _complain(f"interrupted{'; the same command resumes from the last checkpoint' if resumes else ''}")
         code = EXIT_INTERRUPTED
     except BrokenPipeError:

@@ -162,17 +162,17 @@ def check_together(task: AnyTask, data: DataModule) -> None:
     require_tokeniser(getattr(data, "target_language", ""))
     if isinstance(data, ExampleData):
         check_examples(task.module, data)
-    pair, longest = getattr(data, "max_length", 0), longest_window(task.module)
-    if longest is not None and pair > longest:
-        raise ValueError(
-            f"pairs have up to {pair} tokens, the network learns {longest} positions only; set data.max_length "
-            f"to at most {longest}"
-        )
-    if isinstance(data, StreamData) and longest is not None and max(data.lengths) > longest:
-        raise ValueError(
-            f"training reads {max(data.lengths)} tokens at once, the network learns {longest} positions only; set "
-            f"data.seq_len and the stages to at most {longest}"
-        )
+    longest = longest_window(task.module)
+    rows = max(data.lengths) if isinstance(data, StreamData) else 0
+    for name, tokens, key in (
+        ("pairs", getattr(data, "max_length", 0), "data.max_length"),
+        ("rows", rows, "data.seq_len and data.stages"),
+    ):
+        if longest is not None and tokens > longest:
+            raise ValueError(
+                f"{name} have up to {tokens} tokens, the network learns {longest} positions only; set {key} to at most "
+                f"{longest}"
+            )
     known, stored = task.vocabulary_size, data.vocab_size
     if known is not None and stored is not None and known != stored:
         # of examples it follows from other settings

@@ -321,5 +321,5 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
             net, [prompt] * samples, sampling.max_new, end, draw, trained.settings
         ).ids
     except ValueError as error:
-        raise UserError(f"{error}; lower --max-new") from None
+        raise UserError(str(error)) from None
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]

@@ -188,7 +188,8 @@ def continue_prompt(
     window = longest_window(cast(nn.Module, model))
     if window is not None and longest + max_new > window:
         raise ValueError(
-            f"prompt and continuation have {longest + max_new} tokens, the network learns {window} positions only"
+            f"prompt and continuation have {longest + max_new} tokens, the network learns {window} positions only; "
+            "lower max_new"
         )
     ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
     lengths = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed

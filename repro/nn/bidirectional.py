@@ -50,4 +50,6 @@ class BidirectionalLSTM(nn.Module):
         packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])
         y = y.index_select(0, order.argsort().to(x.device))
-        return MixerOutput(y if layout.lengths is None else y * (layout.lengths > 0)[:, None, None])
+        if layout.lengths is not None and 0 in sizes:  # rows without tokens, of which torch must read one
+            y = y * (layout.lengths > 0)[:, None, None]
+        return MixerOutput(y)

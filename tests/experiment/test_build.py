@@ -132,7 +132,8 @@ def test_positions_of_rows_in_training() -> None:
         made = decoder(partial(LearnedPositions, max_length=8), SYMBOLS)
         task = LanguageModel(made.net, made.optimizer_maker, made.schedule_maker, Protocol(seq_len=8))
         with pytest.raises(
-            ValueError, match="training reads 9 tokens at once, the network learns 8 positions only"
+            ValueError,
+            match=r"rows have up to 9 tokens, the network learns 8 positions only; set data\.seq_len",
         ):
             check_together(task, data)
 

@@ -6,7 +6,7 @@ from typing import Any
 from repro.batches import TextCut
 from repro.nn.settings import CallSettings, MemorySettings
 
-MEMORY_SETTINGS: dict[str, Any] = {"mem_len": 0, "clamp_len": None, "same_length": False}  # of no memory
+MEMORY_SETTINGS: dict[str, Any] = {"mem_len": 0, "clamp_len": None, "same_length": False}  # without a memory
 
 
 @dataclass(frozen=True)

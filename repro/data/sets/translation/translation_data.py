@@ -154,7 +154,11 @@ class TranslationData(TokenStoreDataModule, DataModule):
         return counts
 
     def plan_epoch(self, epoch: int) -> list[Rows]:
-        """The batches of one epoch for this rank, micro-batches of a step one after another."""
+        """The batches of one epoch for this rank, micro-batches of a step one after another.
+
+        Raises:
+            UserError: in some epoch an update would have fewer rows than there are ranks and micro-batches.
+        """
         table, share, size = self.table(self.train_split), self.share, len(self.batches)
         batches = self.planner(table.lengths, self.batches[0], self.seed, epoch, self.max_length)
         smallest = sorted(batches, key=len)
