@@ -121,6 +121,20 @@ def test_a_run_that_fails_gives_the_reason_and_leaves_nothing(
     assert left(checkout, temporary) == []
 
 
+def test_a_run_that_fails_without_packages_of_its_commit_is_no_outcome(
+    checkout: FakeCheckout, temporary: Path
+) -> None:
+    lock = "# versions\nPytest==1.0\npytest_xdist==1.0\nno-such.other==2.1\n"
+    (checkout.root / "requirements.lock").write_text(lock)
+    checkout.git("add", "-A")
+    checkout.git("commit", "-qm", "lock")
+    commit = checkout.git("rev-parse", "HEAD").strip()
+    with pytest.raises(UserError, match=r"the run failed, .* pip install no-such\.other; nothing was"):
+        rerun(make_record(commit, "p/broken"), checkout.root, loud=False)
+    assert isinstance(rerun(make_record(commit), checkout.root, loud=False), RunRecord), "only a failure asks"
+    assert left(checkout, temporary) == []
+
+
 def test_other_code_than_the_commits_is_noticed(checkout: FakeCheckout, temporary: Path) -> None:
     with pytest.raises(ReproError, match="0" * 40):
         rerun(make_record(checkout.commits[0], "p/liar"), checkout.root, loud=False)
@@ -179,15 +193,6 @@ def test_refused(checkout: FakeCheckout, changes: dict[str, Any], named: str) ->
     with pytest.raises(UserError) as caught:
         refuse(replace(good, **changes), checkout.root)
     assert named in str(caught.value)
-
-
-def test_packages_of_the_commit_that_are_missing_are_named(
-    checkout: FakeCheckout, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock = b"# versions\npytest==1.0\nno-such-package==1.0 ; comment\nno-such.other==2.1\n"
-    monkeypatch.setattr("repro.verify.rerun.git", lambda *_: lock)
-    with pytest.raises(UserError, match=r"commit .{8} needs .*: pip install no-such\.other$"):
-        refuse(make_record(checkout.commits[0]), checkout.root)
 
 
 def test_outside_git_it_is_refused(checkout: FakeCheckout, tmp_path: Path) -> None:

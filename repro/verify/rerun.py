@@ -26,7 +26,7 @@ def refuse(record: RunRecord, checkout: Path) -> None:
 
     Raises:
         UserError: no clean commit, or none of this checkout; another command; several nodes; only numbers that measure
-            the machine; packages of the commit that are missing.
+            the machine.
     """
     run_id, commit, nodes = record.run_id, record.commit, record.hardware.get("nodes", 1)
     if commit is None or record.dirty is not False or not re.fullmatch("[0-9a-f]{40,64}", commit):
@@ -47,20 +47,6 @@ def refuse(record: RunRecord, checkout: Path) -> None:
         raise UserError(
             f"{run_id} measured its machine only, so nothing must come out again; choose another record"
         )
-    lock = git(checkout, "show", f"{commit}:requirements.lock") or b""
-    pins = re.findall(r"^([\w.-]+)==\S+$", lock.decode(), re.MULTILINE)
-    if missing := [name for name in pins if not is_installed(name)]:
-        raise UserError(
-            f"commit {commit:.8} needs packages that are not installed here: pip install {' '.join(missing)}"
-        )
-
-
-def is_installed(package: str) -> bool:
-    """Whether a package is installed, by its metadata."""
-    try:
-        return bool(metadata.version(package))
-    except metadata.PackageNotFoundError:
-        return False
 
 
 def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
@@ -76,6 +62,7 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
 
     Raises:
         Interrupted: asked to stop.
+        UserError: the run failed, and packages of its commit are not installed.
         ReproError: the worktree cannot be made, or the run used other code than the commit's.
     """
     with terminable(), worktree(checkout, str(record.commit)) as tree:
@@ -95,6 +82,11 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
                 )
             if done.returncode:
                 print((done.stderr or b"").decode(errors="replace"), end="", file=sys.stderr)
+                if missing := missing_packages(tree):
+                    raise UserError(
+                        f"the run failed, and its commit pins packages that are not installed here: pip install "
+                        f"{' '.join(missing)}; nothing was compared or kept"
+                    )
                 return f"repro {shlex.join(words)} ended with exit code {done.returncode}"
         records = read_records(tree.parent / "results" / "runs" / record.experiment).good
     if len(records) != 1:
@@ -102,6 +94,22 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
     if records[0].commit != record.commit:
         raise ReproError(f"the code of commit {records[0].commit} ran, not of {record.commit}")
     return records[0]
+
+
+def missing_packages(tree: Path) -> list[str]:
+    """The packages that the lock file of a tree pins and that are not installed."""
+    lock = tree / "requirements.lock"
+    pins = (
+        re.findall(r"^([\w.-]+)==\S+$", lock.read_text(encoding="utf-8"), re.MULTILINE)
+        if lock.exists()
+        else []
+    )
+    installed = {_normal(one.name) for one in metadata.distributions()}
+    return [pin for pin in pins if _normal(pin) not in installed]
+
+
+def _normal(package: str) -> str:
+    return re.sub(r"[-_.]+", "-", package).lower()
 
 
 def _command(*words: str) -> list[str]:
