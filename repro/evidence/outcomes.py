@@ -166,10 +166,9 @@ def _look(
         return replace(result, verdict="incomplete", why=f"no record of {', '.join(missing)}")
     unit, column = next(s.sample.unit for s in results if s.sample.unit), result.column
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
-    printed_sign = 1 if column.better == "higher" else -1
-    alike = default_margin(unit) == default_margin(column.unit) and result.sign == printed_sign
-    alike = alike and not test.other_quantity
-    effects = tuple(_effect(a, b, result.sign, printed_sign if alike else 0) for a, b in pairwise(results))
+    alike = not test.other_quantity and test.better in (None, column.better)
+    alike = alike and default_margin(unit) == default_margin(column.unit)
+    effects = tuple(_effect(a, b, result.sign, alike) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
     if few := _unfinished(results, test):
         return replace(result, verdict="incomplete", why=few)
@@ -255,11 +254,11 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     if line not in lines:
         return []
     made = declaration(paper, test, comparison.records)
-    claim = f"{line[1]}{CLAIM}"
-    kept = ("declared", claim) not in lines or comparison.declared(claim, made.pop(claim, ""))
-    if not kept or (("declared", f"{line[1]}{EXTENDED}") in lines and not test.extended_to):
+    claim, extension = f"{line[1]}{CLAIM}", f"{line[1]}{EXTENDED}"
+    sha256 = made.pop(claim, "")
+    changed = ("declared", claim) in lines and comparison.declared(claim, sha256) is None
+    if changed or (("declared", extension) in lines and not test.extended_to):
         return [None]
-    made.pop(claim, None)
     return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
 
 
@@ -283,8 +282,8 @@ def _declared(
     return Condition("declared", True, "; ".join(words))
 
 
-def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
-    """The effect of one row; the signs are +1 where higher is better, the printed one is 0 for another quantity."""
+def _effect(a: RowResult, b: RowResult, sign: int, is_printed: bool) -> Effect:
+    """The effect of a row; the printed one only where it is of the same quantity."""
     assert a.estimate is not None
     assert b.estimate is not None
     gap: Difference | None = welch(a.estimate, b.estimate)
@@ -295,8 +294,8 @@ def _effect(a: RowResult, b: RowResult, sign: int, printed_sign: int) -> Effect:
 
     ends = sorted(percent(end) for end in gap.interval(0.95)) if gap else [None, None]
     printed = None
-    if printed_sign and a.published is not None and b.published:
-        printed = 100 * printed_sign * (a.published - b.published) / abs(b.published)
+    if is_printed and a.published is not None and b.published:
+        printed = 100 * sign * (a.published - b.published) / abs(b.published)
     return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
 
 
