@@ -14,19 +14,19 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1834,
+    "cli": 1831,
     "data": 5316,
-    "evidence": 2403,
+    "evidence": 2402,
     "experiment": 2610,
     "launch": 2174,
     "mirror": 395,
-    "models": 1154,
-    "nn": 4599,
+    "models": 1155,
+    "nn": 4601,
     "report": 2069,
     "repro": 1419,
     "tasks": 3204,
     "training": 884,
-    "verify": 170,
+    "verify": 175,
 }
 
 

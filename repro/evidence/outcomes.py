@@ -13,7 +13,7 @@ from statistics import fmean
 from repro import text
 from repro.evidence.compare import Comparison
 from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
-from repro.evidence.gate import Condition, GateRow, gate
+from repro.evidence.gate import Condition, GateRow, gate, kind_of
 from repro.evidence.judging.judge import judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
@@ -167,7 +167,7 @@ def _look(
     unit, column = next(s.sample.unit for s in results if s.sample.unit), result.column
     margin = test.margin or (column.rules.margin if unit == column.unit else default_margin(unit))
     alike = not test.other_quantity and test.better in (None, column.better)
-    alike = alike and default_margin(unit) == default_margin(column.unit)
+    alike = alike and all(of(unit) == of(column.unit) for of in (kind_of, default_margin))
     effects = tuple(_effect(a, b, result.sign, alike) for a, b in pairwise(results))
     result = replace(result, unit=unit, margin=margin, effects=effects)
     if few := _unfinished(results, test):

@@ -54,6 +54,13 @@ def test_every_claim_has_its_tests_or_what_it_needs(checkout):
     assert [line["paper"] for line in result["rungs"]] == [paper.key for paper in checkout.comparison.papers]
 
 
+def test_the_picture_of_each_paper_is_of_a_test_that_counts(checkout):
+    for paper in checkout.papers:
+        tests = checkout.tested[paper.key]
+        one = checkout.test(paper.key, checkout.files[paper.key].picture)
+        assert (one is not None and one.counts) or not any(test.counts for test in tests), paper.key
+
+
 def test_the_counted_numbers_of_the_rungs_are_those_of_the_rows(checkout):
     result = table(checkout)
     counted = {(r["paper"], r["table"], r["row"], r["metric"]) for r in result["numbers"] if r["counted"]}
