@@ -22,7 +22,7 @@ from repro.yamls import Config, Tree, flatten, parse_yaml, read_text, read_yaml,
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
     "title", "ablates", "deviations", "hours", "devices", "hardware",
-    "start_from", "pretrained", "start_with", "seeds", "extended_to",
+    "start_from", "pretrained", "start_with", "seeds",
 )  # fmt: skip
 CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
@@ -112,11 +112,6 @@ class Recipe:
     def seeds(self) -> tuple[int, ...]:
         """The judged seeds, declared before they ran; see :func:`repro.seeds.judged_seeds`."""
         return judged_seeds(self.experiment, self.config)
-
-    @property
-    def extended(self) -> bool:
-        """Whether an undecided result was extended to more seeds, and is judged with 97.5 % intervals."""
-        return self.config.get("extended_to") is not None
 
     @cached_property
     def config_hash(self) -> str:

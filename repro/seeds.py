@@ -1,7 +1,7 @@
 """Seeds: the judged ones of a recipe, those for tuning, and how a user names them. Needs no torch.
 
 Settings are found with seeds from :data:`TUNING` on. The judged seeds of a recipe are written down before they run, in
-its header: ``seeds: 1-3``; and ``extended_to: 1-8`` where an undecided result is extended, once.
+its header: ``seeds: 1-3``.
 """
 
 import re
@@ -98,37 +98,26 @@ def show_ranges(numbers: Iterable[int]) -> str:
 
 
 def judged_seeds(experiment: str, header: Mapping[str, Any]) -> tuple[int, ...]:
-    """The judged seeds of a recipe: ``extended_to`` where it is given, else ``seeds``, else :data:`JUDGED`.
+    """The judged seeds of a recipe: the text of its key ``seeds``; :data:`JUDGED` without one.
 
     Args:
         experiment: name, for messages.
-        header: may hold the two keys, as text.
 
     Raises:
-        UserError: no range or list, tuning seeds, or an extension that does not contain ``seeds`` and more.
+        UserError: no range or list, or tuning seeds.
     """
-    seeds = _declared(experiment, header, "seeds") or JUDGED
-    extended = _declared(experiment, header, "extended_to")
-    if extended and not set(seeds) < set(extended):
-        raise UserError(
-            f"{experiment}: extended_to: {show_ranges(extended)} must contain the seeds {show_ranges(seeds)} and more"
-        )
-    return extended or seeds
-
-
-def _declared(experiment: str, header: Mapping[str, Any], key: str) -> tuple[int, ...]:
-    value = header.get(key)
+    value = header.get("seeds")
     if value is None:
-        return ()
+        return JUDGED
     if not isinstance(value, str):
-        raise UserError(f"{experiment}: {key}: {value!r} is not a range or list of seeds; write 1-3 or 1-3,7")
+        raise UserError(f"{experiment}: seeds: {value!r} is not a range or list of seeds; write 1-3 or 1-3,7")
     try:
         seeds = parse_seeds(value)
     except UserError as error:
-        raise UserError(f"{experiment}: {key}: {error}") from None
+        raise UserError(f"{experiment}: seeds: {error}") from None
     if max(seeds) >= TUNING:
         raise UserError(
-            f"{experiment}: {key}: {value!r}: seeds from {TUNING} on are for tuning; name lower ones"
+            f"{experiment}: seeds: {value!r}: seeds from {TUNING} on are for tuning; name lower ones"
         )
     return seeds
 

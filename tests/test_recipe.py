@@ -227,20 +227,19 @@ def test_the_hash_ignores_infrastructure_and_nothing_else(write):
 
 def test_judged_seeds_are_declared_in_file_scale_or_point_and_change_no_hash(write):
     plain = load_recipe("toy/base")
-    assert (plain.seeds, plain.extended) == ((1, 2, 3, 4, 5), False)
+    assert plain.seeds == (1, 2, 3, 4, 5)
     write("grid", BASE + GRID)
     write("grid", "set: {trainer.max_steps: 5}", "cpu")
     before = [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")]
     write(
         "grid",
-        BASE + "seeds: 1-3\n" + GRID.replace("  plain:", "  plain: {seeds: 1-2, extended_to: 1-4}"),
+        BASE + "seeds: 1-3\n" + GRID.replace("  plain:", "  plain: {seeds: 1-4}"),
     )
-    change = "set: {trainer.max_steps: 5}, seeds: 11-13, extended_to: 11-18"
-    write("grid", f"{{{change}, points: {{plain: {{seeds: 1-2, extended_to: 1-4}}}}}}", "cpu")
+    change = "set: {trainer.max_steps: 5}, seeds: 11-13"
+    write("grid", f"{{{change}, points: {{plain: {{seeds: 1-4}}}}}}", "cpu")
     assert [load_recipe("toy/grid@l128", scale).hash8 for scale in ("paper", "cpu")] == before
     assert load_recipe("toy/grid@l128").seeds == (1, 2, 3)
-    result = load_recipe("toy/grid@l128", "cpu")
-    assert (result.seeds, result.extended) == (tuple(range(11, 19)), True)
+    assert load_recipe("toy/grid@l128", "cpu").seeds == (11, 12, 13)
     assert load_recipe("toy/grid@plain", "cpu").seeds == (1, 2, 3, 4)
 
 
@@ -251,9 +250,6 @@ def test_judged_seeds_are_declared_in_file_scale_or_point_and_change_no_hash(wri
         ("seeds: [1, 2]", "toy/base: seeds: .1, 2. "),
         ("seeds: 3-1", "toy/base: seeds: .*'3-1'"),
         ("seeds: 1-100", "toy/base: seeds: '1-100'"),
-        ("extended_to: 1-5", "toy/base: extended_to: 1-5"),
-        ("seeds: 1-3\nextended_to: 4-9", "toy/base: extended_to: 4-9"),
-        ("seeds: 1-3\nextended_to: 1-101", "toy/base: extended_to: '1-101'"),
     ],
 )
 def test_seeds_that_cannot_be_judged_are_refused(write, lines, message):

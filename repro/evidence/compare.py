@@ -160,7 +160,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     if why and not values:
         return Cell(goal, derived, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes
-    return _judged(entry, goal, derived, notes)
+    return _judged(comparison, entry, goal, derived, notes)
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
@@ -168,12 +168,16 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     numbers = sample(goal.measured, selection)
     notes = (*selection.notes, *numbers.notes)
     updates = min((record.steps for record in numbers.records), default=0)
-    extended = comparison.recipes[goal.experiment, goal.scale].extended
-    return _judged(entry, goal, numbers, notes, updates, extended)
+    return _judged(comparison, entry, goal, numbers, notes, updates)
 
 
 def _judged(
-    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], updates: int = 0, extended: bool = False
+    comparison: Comparison,
+    entry: Entry,
+    goal: Goal,
+    sample: Sample,
+    notes: tuple[str, ...],
+    updates: int = 0,
 ) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
@@ -191,6 +195,7 @@ def _judged(
         return Cell(goal, sample, "timed", f"the paper timed on a {rules.device}", difference, notes)
     if not sample.clean:
         return Cell(goal, sample, "open", "not all commits are clean", difference, notes)
-    scores = [m.value for _, m in sample.measured]
-    verdict = judge_number(scores, published, rules, entry.metric, updates, extended)
+    scores = {record.seed: m.value for record, m in sample.measured}
+    seeds = comparison.recipes[goal.experiment, goal.scale].seeds
+    verdict = judge_number(scores, published, rules, entry.metric, updates, seeds)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

@@ -157,8 +157,15 @@ def _look(
     comparison: Comparison, paper: Paper, test: FairTest, attempts: int, times: Sequence[datetime | None]
 ) -> Tested:
     results = tuple(_row_results(comparison, paper, test))
-    notes = tuple(f"{s.row}: {note}" for s in results for note in s.sample.notes)
-    result = Tested(paper, test, attempts, results, "not run", notes=notes)
+    notes = [f"{s.row}: {note}" for s in results for note in s.sample.notes]
+    rows_of: dict[str, dict[str, None]] = {}  # of each manifest of data
+    for s in results:
+        for record in s.sample.records:
+            rows_of.setdefault(str(record.data.get("manifest_sha256"))[:8], {})[s.row] = None
+    if len(rows_of) > 1:
+        words = "; ".join(f"{data} ({', '.join(rows)})" for data, rows in rows_of.items())
+        notes.append(f"mixed data between rows: {words}")
+    result = Tested(paper, test, attempts, results, "not run", notes=tuple(notes))
     missing = [s.row for s in results if not s.estimate]
     if len(missing) == len(results):
         return result if test.declared else replace(result, verdict="planned")

@@ -129,6 +129,13 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
     assert outcome().verdict == "same order"
 
 
+def test_rows_of_different_stores_are_marked(house):
+    run_rows(
+        house, **ROWS | {"big": (around(30), {"data": {"name": "toy-text", "manifest_sha256": "b" * 64}})}
+    )
+    assert outcome().notes == ("mixed data between rows: bbbbbbbb (big); aaaaaaaa (base, small)",)
+
+
 def test_weak_records_are_marked_and_dirty_ones_are_not_judged(house):
     run_rows(house, **ROWS | {"big": (around(30), {"dirty": True})})
     one = outcome()

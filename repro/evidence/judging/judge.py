@@ -6,7 +6,7 @@ recipes or files.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.evidence.judging.margins import Margin
@@ -22,10 +22,11 @@ from repro.evidence.judging.statistics import (
     welch,
 )  # fmt: skip
 from repro.evidence.published import Metric, Rules
+from repro.seeds import show_ranges
 
 LEVEL = 0.05
 EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds
-SEEDS = 3  # the fewest that are judged
+SEEDS = 3  # the fewest that are judged; an open number is judged once more with all declared seeds
 RATE_SEEDS = 5  # the fewest of a 0/1 outcome, in a claim
 RATE = "0/1"  # the unit of outcomes that are 0 or 1
 MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried out on an undecided result
@@ -45,41 +46,58 @@ class Verdict:
 
 
 def judge_number(
-    scores: Sequence[float], published: float, rules: Rules, metric: Metric, updates: int, extended: bool
+    scores: Mapping[int, float],
+    published: float,
+    rules: Rules,
+    metric: Metric,
+    updates: int,
+    seeds: Sequence[int],
 ) -> Verdict:
-    """The verdict of a number at the paper's scale.
+    """The verdict of a number at the paper's scale, by its first three seeds; by all if these leave it open.
 
     Args:
-        scores: one for each seed, at least one.
+        scores: of each seed that has a number, at least one.
         published: the paper's number.
         rules: what is declared beside it.
         metric: its column; the unit ``0/1`` marks outcomes.
         updates: of our training.
-        extended: whether these are the seeds of a second, larger try.
+        seeds: the declared ones. While one that is to be judged has no number, the verdict is ``open``.
     """
     margin = rules.margin
     if margin is None or rules.kind in ("timed", "derived"):
         return Verdict("timed" if rules.kind in ("timed", "ratio") else "derived")
     if rules.kind == "computed":
-        return Verdict("differs" if _beyond(scores, published, margin) else "agrees")
-    if _is_short(scores, rules, metric.sign, updates):
+        return Verdict("differs" if _beyond(scores.values(), published, margin) else "agrees")
+    if _is_short(scores.values(), rules, metric.sign, updates):
         return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
-    ours = estimate([margin.scaled(score) for score in scores])
-    if _at_chance(ours, published, rules, margin, metric.sign):
-        return Verdict("at chance")
-    if ours.n < SEEDS:
-        return Verdict("open", f"{ours.n} of {SEEDS} seeds")
-    level = EXTENDED_LEVEL if extended else LEVEL
-    word = _compare(ours, published, rules, margin, metric.unit, level)
-    return Verdict(word, _more(ours, published, rules, margin, metric.unit) if word == "open" else "")
+    if len(seeds) < SEEDS:
+        return Verdict("open", f"{len(seeds)} of {SEEDS} seeds are declared")
+    if missing := [seed for seed in seeds[:SEEDS] if seed not in scores]:
+        return Verdict("open", f"no number of seed {show_ranges(missing)}")
+
+    def look(judged: Sequence[int], level: float) -> Verdict:
+        ours = estimate([margin.scaled(scores[seed]) for seed in judged])
+        if _at_chance(ours, published, rules, margin, metric.sign):
+            return Verdict("at chance")
+        word = _compare(ours, published, rules, margin, metric.unit, level)
+        return Verdict(word, _more(ours, published, rules, margin, metric.unit) if word == "open" else "")
+
+    first = look(seeds[:SEEDS], LEVEL)
+    if first.word != "open" and len(scores) > SEEDS:
+        return Verdict(first.word, f"by seed {show_ranges(seeds[:SEEDS])}")
+    if first.word != "open" or len(seeds) == SEEDS:
+        return first
+    if missing := [seed for seed in seeds if seed not in scores]:
+        return Verdict("open", f"{first.why}; no number of seed {show_ranges(missing)}")
+    return look(seeds, EXTENDED_LEVEL)
 
 
-def _beyond(scores: Sequence[float], published: float, margin: Margin) -> bool:
+def _beyond(scores: Iterable[float], published: float, margin: Margin) -> bool:
     gaps = (abs(margin.scaled(score) - margin.scaled(published)) for score in scores)
     return any(exceeds(gap, margin.width_at(published)) for gap in gaps)
 
 
-def _is_short(scores: Sequence[float], rules: Rules, sign: int, updates: int) -> bool:
+def _is_short(scores: Iterable[float], rules: Rules, sign: int, updates: int) -> bool:
     """Fewer updates than the paper's, and some seed below the ceiling."""
     if rules.updates is None or updates >= rules.updates:
         return False
