@@ -174,12 +174,14 @@ def make_tables(args: argparse.Namespace) -> int:
         return code
     if args.withdraw is not None:
         print(f"withdrawn: {withdraw(results_dir() / 'runs', args.withdraw, args.reason or '')}")
-    changed = write_tables(site=True)
+    page = results_dir() / "index.html"
+    changed = [path for path in write_tables(site=True) if path != page]
     site = [path for path in changed if path.parent.name in ("pages", "plots")]
     for path in (path for path in changed if path not in site):
         print(path)
     if site:
         print(f"{len(site)} files of {results_dir() / 'pages'} and {results_dir() / 'plots'}")
+    print(f"page  {page}")
     return complain(read_records(*records_dirs()).damaged)
 
 

@@ -99,7 +99,7 @@ class Trained:
 def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     """The folder of a run with weights: given as a folder, a run id, or an experiment with scale and seed.
 
-    A finished run is preferred to one that has checkpoints only.
+    A finished run is preferred to one that has checkpoints only. Of several runs, stderr names the newest.
 
     Raises:
         UserError: there is none; names the command that makes one.
@@ -110,7 +110,10 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*"
     for name in (MODEL_FILE, "checkpoints/step-*.ckpt") if _is_plain(word) else ():
         if files := sorted(runs_dir().glob(f"{pattern}/{name}"), key=lambda p: p.stat().st_mtime):
-            return files[-1].parents[name.count("/")]
+            newest = files[-1].parents[name.count("/")]
+            if len(files) > 1:
+                print(f"{len(files)} runs of {word}; the newest: {newest}", file=sys.stderr)
+            return newest
     if word in experiments():
         raise UserError(
             f"{word} has no run with weights here{'' if seed is None else f' on seed {seed}'}; make one: "

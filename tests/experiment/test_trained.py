@@ -1,11 +1,15 @@
 """A trained run in use: what training needed is folded away, and nothing that it says changes."""
 
+import os
+from pathlib import Path
+
+import pytest
 import torch
 
 from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
-from repro.experiment.trained import best_translations, load_trained
+from repro.experiment.trained import best_translations, find_run, load_trained
 from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.layers.sublayer import WeightedShortcut
 from repro.recipe import load_recipe
@@ -34,3 +38,18 @@ def test_weighted_shortcuts_are_folded_away_where_a_model_is_used(workshop: Work
         a, b = (net.eval()(ids, lengths, target).y for net in (trained.task.net, unfolded.net))
     assert float((a - b).abs().max()) < 1e-4
     assert len(best_translations(trained, LINES)) == 3
+
+
+def test_of_several_runs_the_newest_is_found_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path))
+    files = [tmp_path / TINY / "cpu" / name / MODEL_FILE for name in ("s1-0123", "s2-0123")]
+    for age, file in enumerate(files):
+        file.parent.mkdir(parents=True)
+        file.touch()
+        os.utime(file, (9 - age, 9 - age))
+    assert find_run(TINY, "cpu", 2) == files[1].parent
+    assert capsys.readouterr().err == ""
+    assert find_run(TINY, None, None) == files[0].parent
+    assert capsys.readouterr().err == f"2 runs of {TINY}; the newest: {files[0].parent}\n"
