@@ -31,7 +31,7 @@ def summary(found: Evidence) -> Document:
     document: Document = [
         Paragraph(shown(found)),
         rungs_grid(found, found.papers),
-        Paragraph(PARAGRAPHS["reading"]),
+        Bullets(tuple(PARAGRAPHS["reading"].splitlines())),
     ]
     trained = any(line.runs for line in found.rungs.values())
     return [*document, Figure(parity.PICTURE, parity.CAPTION)] if trained else document
