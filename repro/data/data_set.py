@@ -274,8 +274,8 @@ class DataSet(ABC):
             return ByteBpe.train(texts, self.learned(options))
         return load_gpt2(options.tokenizer) if variant == GPT2 else load_subwords(options.tokenizer)
 
-    def compare(self, key: str, digest: str, origin: str, *also: str | None) -> None:
-        """Compares the SHA-256 of some content with the known one, if there is one.
+    def compare(self, key: str, digest: str, origin: str, *also: str | None) -> str:
+        """Compares the SHA-256 of some content with the known one, if there is one; returns it.
 
         Args:
             key: name of the known hash.
@@ -292,6 +292,7 @@ class DataSet(ABC):
                 f"{origin}: sha256 of the content is {digest:.16}…, that of {self.name} {key} is {known:.16}…; "
                 "use the original files"
             )
+        return digest
 
     def origin(self, **more: object) -> dict[str, Any]:
         """The origin of data from files, for the manifest."""

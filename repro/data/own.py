@@ -180,7 +180,7 @@ class PictureFolders(PictureSet):
 
 
 def _pixels(path: Path) -> Bytes:
-    """The values ``(H, W, C)`` of a picture: one channel for a grey one, else three.
+    """The values ``(H, W, C)`` of a picture: one channel for 8 bits of grey, else three.
 
     Raises:
         UserError: it is not a picture, or has more than 8 bits a channel.

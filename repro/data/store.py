@@ -196,10 +196,10 @@ class Store:
         Raises:
             UserError: the store keeps none.
         """
-        opened, name = self.table(split), text_of(self._checked(part))
-        if name not in opened.names:
-            raise UserError(f"store {self.name} keeps tokens only, not its raw text")
-        return opened.lines(name)
+        try:
+            return self.table(split).lines(text_of(self._checked(part)))
+        except KeyError:
+            raise UserError(f"store {self.name} keeps tokens only, not its raw text") from None
 
 
 def open_store(name: str, variant: str, command: str) -> Store:

@@ -87,7 +87,9 @@ class TokenStoreDataModule(StoreDataModule):
     added_symbols: ClassVar[int] = 0
 
     def check(self, store: Store) -> None:
-        """Refuses a store with another vocabulary size."""
+        """Refuses a store without tokens, or with another vocabulary size."""
+        if not store.manifest.tokenizer:
+            raise UserError(f"store {store.name} holds {', '.join(store.manifest.parts)}, not tokens")
         size = store.manifest.tokenizer["size"] + self.added_symbols
         if size != self.vocab_size:
             remedy = f"--model.net.vocabulary.size {size} sets it in network and data"

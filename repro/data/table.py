@@ -259,11 +259,6 @@ class Table:
         except (OSError, StopIteration, pa.ArrowException) as error:
             raise ValueError(f"{folder.name}/{DATA_FILE} is not a readable table ({error})") from None
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return list(self._batch.schema.names)
-
     def values(self, name: str) -> Array:
         """All values of a column, one row after another, ``(M, *shape)``."""
         from pyarrow import types
@@ -282,7 +277,11 @@ class Table:
         return np.from_dlpack(self._batch.column(name).offsets).view(np.int64)
 
     def lines(self, name: str) -> list[str]:
-        """The lines of a column of text."""
+        """The lines of a column of text.
+
+        Raises:
+            KeyError: there is no such column.
+        """
         return self._batch.column(name).to_pylist()
 
 

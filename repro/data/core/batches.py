@@ -152,8 +152,6 @@ def eval_batches(lengths: Lengths, budget_tokens: int) -> list[Int64s]:
         lengths: ``(N, 2)`` source and target lengths, eos counted.
         budget_tokens: slots of a batch on its longer side, padding counted.
     """
-    if len(lengths) == 0:
-        return []
     longer = lengths.max(axis=1)
     order = np.lexsort((lengths[:, 0] - lengths[:, 1], -longer)).astype(np.int64)
     edges = _cut(longer[order], budget_tokens)

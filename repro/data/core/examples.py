@@ -60,7 +60,8 @@ class ExampleData(DataModule):
     Attributes:
         input_size: width of an input vector, or how many input ids there are.
         seq_len: input tokens of an example, at most.
-        n_targets: targets of an example that count; the mean where that differs, see :meth:`targets_of`.
+        n_targets: targets of an example that count; the mean where that differs, 1 where only a store tells, see
+            :meth:`targets_of`.
         n_classes: classes of a target.
 
     Raises:

@@ -11,13 +11,11 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from torch import Generator
 from torch.utils.data import DataLoader
 
-from repro.data.core.segments import Lazy
 from repro.errors import ReproError, UserError
 
 Item = TypeVar("Item")
@@ -28,22 +26,19 @@ def _built(
     items: Sequence[Item], build: Callable[[Item], Batch], start: int, num_workers: int
 ) -> Iterator[Batch]:
     """Batches from ``items[start:]``, in order, built here or by worker processes."""
+    rest: Any = items[start:]
     if num_workers == 0:
-        return (build(item) for item in items[start:])
-    batches: Any = Lazy(partial(_item, items, build), range(start, len(items)))
+        return map(build, rest)
     loader: DataLoader[Batch] = DataLoader(
-        batches,
+        rest,
         batch_size=None,
+        collate_fn=build,
         num_workers=num_workers,
         worker_init_fn=_end_with_parent,
         # not the global generator: drawing worker seeds from it would change a resumed run's dropout
         generator=Generator().manual_seed(0),
     )
     return iter(loader)
-
-
-def _item(items: Sequence[Item], build: Callable[[Item], Batch], i: int) -> Batch:
-    return build(items[i])
 
 
 def _end_with_parent(worker: int) -> None:
@@ -121,19 +116,14 @@ class PlannedLoader(Generic[Item, Batch]):
     def __iter__(self) -> Iterator[Batch]:
         if self.batch >= self._length:
             self.set_epoch(self.epoch + 1)
-        for batch in _built(self.items(), self._build, self.batch, self._num_workers):
-            self.batch += 1
-            yield batch
-
-    def items(self) -> Sequence[Item]:
-        """The plan of the current epoch."""
         if self._planned[0] != self.epoch:
             self._planned = (self.epoch, self._plan(self.epoch))
-        if len(self._planned[1]) != self._length:
-            raise ReproError(
-                f"epoch {self.epoch} has {len(self._planned[1])} batches, but epoch 0 has {self._length}"
-            )
-        return self._planned[1]
+        items = self._planned[1]
+        if len(items) != self._length:
+            raise ReproError(f"epoch {self.epoch} has {len(items)} batches, but epoch 0 has {self._length}")
+        for batch in _built(items, self._build, self.batch, self._num_workers):
+            self.batch += 1
+            yield batch
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the beginning of an epoch; takes effect with the next iterator."""

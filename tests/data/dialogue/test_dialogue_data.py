@@ -204,7 +204,6 @@ def test_targets_are_counted_without_reading_them(store: Store, document: Any, s
     assert batch.examples.scored is None or len(batch.examples.scored) == counted
     output = columns(store, "train", "utterances")
     assert module.counts["train"] == {"examples": 3, "targets": sum(map(len, output)), "dropped": 1}
-    assert module.n_targets == round(sum(map(len, output)) / 3)
 
 
 def test_what_a_run_reads_of_the_data(store: Store) -> None:

@@ -39,7 +39,7 @@ def test_a_batch_is_frames_and_phonemes_with_padding(store: Path) -> None:
     assert not result.inputs[1, 3:].any()
     assert not module.public, "it is licensed"
     assert module.symbols == ["<blank>", "AA", "B", "S"]
-    assert (module.input_size, module.n_classes, module.seq_len, module.n_targets) == (40, 4, 2400, 3)
+    assert (module.input_size, module.n_classes, module.seq_len) == (40, 4, 2400)
 
 
 def test_what_is_too_long_or_too_short_is_left_out_of_training(store: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from repro.batches import Evaluation, PairBatch
 from repro.data import TranslationData
 from repro.errors import UserError
+from tests.data.picture_files import small_store
 from tests.data.running import SaveAt, placed, same, train
 
 STORE = "numbers-en-de/bpe300-n300"
@@ -200,3 +201,12 @@ def test_lengths_take_eight_bytes_a_pair(numbers_store: Path) -> None:
     assert (table.lengths.nbytes, table.lengths.shape) == (300 * 8, (300, 2))
     for side, part in enumerate((table.source, table.target)):
         assert table.lengths[:, side].tolist() == (np.diff(table.store.offsets("train", part)) + 1).tolist()
+
+
+def test_a_store_without_tokens_is_refused(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_DATA", str(tmp_path))
+    small_store(monkeypatch, "mnist", tmp_path_factory.mktemp("raw"))
+    with pytest.raises(UserError, match="store mnist/pixels holds images, labels, not tokens"):
+        data(store="mnist/pixels").setup()

@@ -94,8 +94,7 @@ class Dialogues(DataSet):
         files = [read_packed(path) for path in glob_packed(folder / name, "*.json")]
         if not files:
             raise UserError(f"--from {folder}: no {name}/*.json{AS}; give the folder that has it")
-        hashes[key] = sha256_of(files)
-        self.compare(key, hashes[key], f"--from {folder}, {key}")
+        hashes[key] = self.compare(key, sha256_of(files), f"--from {folder}, {key}")
         return [json.loads(content) for content in files]
 
 

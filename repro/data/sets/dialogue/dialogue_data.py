@@ -188,12 +188,6 @@ class DialogueData(TokenStoreDataModule, ExampleData):
         self.seq_len = window
         self.score_all = score_all
 
-    def setup(self, stage: str | None = None) -> None:
-        """Opens the store; from then on ``n_targets`` is the mean of the conversations to train on."""
-        super().setup(stage)
-        targets = self.targets_of(self.train_split, np.arange(self.size(self.train_split)), None)
-        self.n_targets = round(float(targets.mean()))
-
     @property
     def ends(self) -> Ends:
         """The tokeniser's special symbols; GPT-2's only one is also padding."""

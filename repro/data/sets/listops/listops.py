@@ -65,8 +65,7 @@ class ListOps(DataSet):
         for split, name in zip(self.splits, self.files, strict=True):
             file = TextFile(need_packed(folder, name, f"needed: {', '.join(self.files)}"))
             splits[split] = read_trees(file)
-            hashes[split] = file.facts()["sha256"]
-            self.compare(name, hashes[split], str(file.path))
+            hashes[split] = self.compare(name, file.facts()["sha256"], str(file.path))
         return splits, hashes
 
 

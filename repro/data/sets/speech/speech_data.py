@@ -126,12 +126,6 @@ class SpeechData(StoreDataModule, ExampleData):
         self.seq_len = longest
         self.n_classes = phonemes + 1
 
-    def setup(self, stage: str | None = None) -> None:
-        """Opens the store; from then on ``n_targets`` is that of the utterances to train on."""
-        super().setup(stage)
-        train = self.reader(self.train_split)
-        self.n_targets = round(float(train.phonemes[train.kept].mean()))
-
     def check(self, store: Store) -> None:
         """Refuses a store that does not fit.
 

@@ -35,8 +35,7 @@ class GivenSubwords(SentencePairs):
             options.folder, self.merges[-1], "it holds the merges of the subwords"
         )
         content = read_packed(path)
-        digest = bitext.origin["sha256"]["merges"] = sha256_of([content])
-        self.compare("merges", digest, str(path))
+        bitext.origin["sha256"]["merges"] = self.compare("merges", sha256_of([content]), str(path))
         training = (line for part in self.parts for line in bitext.lines[TRAIN][part])
         tokenizer = MergedWords.from_text(training, read_merges(decoded(content, str(path))))
         for parts in bitext.lines.values():

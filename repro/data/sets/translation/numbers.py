@@ -88,7 +88,8 @@ def translate_key(key: Key) -> Pair:
     if kind == "number":
         return english_cardinal(int(key[1])), german_cardinal(int(key[1]))
     if kind == "year":
-        return f"in the year {english_year(int(key[1]))}", f"im Jahr {german_year(int(key[1]))}"
+        english, german = _year(int(key[1]))
+        return f"in the year {english}", f"im Jahr {german}"
     if kind == "count":
         return _count(int(key[1]), key[2], key[3])
     return _date(key[1], key[2], int(key[3]), int(key[4]), key[5])
@@ -103,7 +104,7 @@ def _count(n: int, noun: str, preposition: str) -> Pair:
 def _date(frame: str, weekday: str, day: int, month: int, year: str) -> Pair:
     english, german = FRAMES[frame]
     names = _WORDS["weekdays"][int(weekday)] if weekday else ("", "")
-    ends = (f" {english_year(int(year))}", f" {german_year(int(year))}") if year else ("", "")
+    ends = [f" {spelled}" for spelled in _year(int(year))] if year else ["", ""]
     ordinal = german_ordinal(day) + ("e" if frame in ("plain", "weekday") else "en")
     return (
         english.format(
@@ -191,18 +192,11 @@ def german_ordinal(n: int) -> str:
     return _GERMAN["ordinals"].get(n) or german_cardinal(n) + ("t" if n < 20 else "st")
 
 
-def _in_hundreds(year: int) -> bool:
-    return 1100 <= year < 2000
-
-
-def english_year(year: int) -> str:
-    """1100..2099: ``nineteen hundred and eighty-four``, ``two thousand and four``."""
-    return english_cardinal(year, _in_hundreds(year))
-
-
-def german_year(year: int) -> str:
-    """1100..2099: ``neunzehnhundertvierundachtzig``, ``zweitausendvier``."""
-    return german_cardinal(year, _in_hundreds(year))
+def _year(year: int) -> Pair:
+    """1100..2099: ``nineteen hundred and eighty-four`` and ``neunzehnhundertvierundachtzig``, ``two thousand and four``
+    and ``zweitausendvier``.
+    """
+    return english_cardinal(year, year < 2000), german_cardinal(year, year < 2000)
 
 
 def german_counted(n: int, noun: Noun, case: str) -> str:

@@ -41,8 +41,7 @@ class PretrainedWeights(DataSet):
         )
         tensors, numbers = _sizes(path)
         writer.copy(path, file)
-        digest = writer.files[file]["sha256"]
-        self.compare(file, digest, str(path))
+        digest = self.compare(file, writer.files[file]["sha256"], str(path))
         counts = {"weights": {"examples": tensors, "parameters": numbers, "tokens": {}}}
         return self.manifest(variant, {**origin, "sha256": digest}, counts, {})
 
