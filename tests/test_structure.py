@@ -14,19 +14,19 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1831,
-    "data": 5316,
-    "evidence": 2430,
-    "experiment": 2610,
-    "launch": 2174,
-    "mirror": 395,
-    "models": 1155,
-    "nn": 4601,
-    "report": 2069,
+    "cli": 1834,
+    "data": 5292,
+    "evidence": 2406,
+    "experiment": 2603,
+    "launch": 2170,
+    "mirror": 390,
+    "models": 1152,
+    "nn": 4524,
+    "report": 2061,
     "repro": 1408,
-    "tasks": 3204,
-    "training": 884,
-    "verify": 175,
+    "tasks": 3153,
+    "training": 876,
+    "verify": 170,
 }
 
 

@@ -46,19 +46,14 @@ def draw(
 
     Source: Katharopoulos et al. 2020, section 4.2: the softmax and hashing baselines read all values again.
     """
-    known = _checked(known, n)
-    model, state = _reader(net, known[:, :-1], n - 1, cached)
-    drawn = sample(model, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
-    return torch.cat([known, drawn.ids], dim=1)
-
-
-def _checked(known: Tensor, n: int) -> Tensor:
     known = known[:, None] if known.dim() == 1 else known
     if not known.shape[1] or n <= known.shape[1]:
         raise ValueError(
             f"of {n} values {known.shape[1]} are known; give at least one, and leave some to draw"
         )
-    return known
+    model, state = _reader(net, known[:, :-1], n - 1, cached)
+    drawn = sample(model, state, known[:, -1], n - known.shape[1], None, temperature, generator=generator)
+    return torch.cat([known, drawn.ids], dim=1)
 
 
 class _Anew:

@@ -5,11 +5,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from repro.nn import host
-from repro.nn.mixer import Layout, MixerOutput, State
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.mixer import Layout, MixerOutput, State, Stateless
 
 
-class BidirectionalLSTM(nn.Module):
+class BidirectionalLSTM(Stateless):
     """Two LSTMs, one from each end of a sequence; their outputs side by side.
 
     It sees the whole sequence, so there is nothing to carry from one call to the next: its state is None. Padding is
@@ -29,9 +28,6 @@ class BidirectionalLSTM(nn.Module):
         if d_model % 2:
             raise ValueError(f"two directions need an even width, not {d_model}")
         self.lstm = nn.LSTM(d_model, d_model // 2, batch_first=True, bidirectional=True)
-
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        return None
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Reads ``x (B, T, D)``.

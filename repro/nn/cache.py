@@ -39,8 +39,8 @@ def append(
         layout: its ``lengths`` state how many of the T tokens of each row are kept.
 
     Returns:
-        All keys ``(B, S, ...)`` by name, the new state, and which keys each query sees, boolean
-        ``(B, 1, T, S)``.
+        All keys ``(B, S, ...)`` by name, the new state, in which other entries stay, and which keys each
+        query sees, boolean ``(B, 1, T, S)``.
 
     Raises:
         IndexError: more tokens than the capacity, padding of this call included (on CPU; unchecked on GPU,
@@ -54,20 +54,19 @@ def append(
 
 def written(state: State, new: Mapping[str, Tensor], layout: Layout) -> tuple[dict[str, Tensor], State]:
     """:func:`append` without the mask, which takes a number for each query and key."""
-    length = state["length"]
-    cached = state["slots"] if "slots" in state else state["past"]
+    length, kind = state["length"], "slots" if "slots" in state else "past"
+    cached = state[kind]
     new = {name: value.to(cached[name].dtype) for name, value in new.items()}
     first = next(iter(new.values()))
     batch, steps = first.shape[:2]
     places = length[:, None] + torch.arange(steps, device=first.device)
     index = (torch.arange(batch, device=first.device)[:, None], places)
-    if "slots" in state:
+    if kind == "slots":
         merged = {name: cached[name].index_put_(index, value) for name, value in new.items()}
     else:
         merged = {name: _grow(cached[name], value, index) for name, value in new.items()}
     lengths = length + (steps if layout.lengths is None else layout.lengths)
-    kind = "slots" if "slots" in state else "past"
-    return merged, {kind: merged, "length": lengths}
+    return merged, {**state, kind: merged, "length": lengths}
 
 
 def _grow(past: Tensor, new: Tensor, index: tuple[Tensor, Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -97,6 +97,13 @@ class SequenceMixer(Protocol):
         ...
 
 
+class Stateless(nn.Module):
+    """Base of mixers that carry nothing from one call to the next: their state is None."""
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        return None
+
+
 @runtime_checkable
 class CrossMixer(Protocol):
     """A mixer that attends to another sequence, whose keys and values are made once."""
@@ -110,19 +117,14 @@ class CrossMixer(Protocol):
         ...
 
 
-def tree_map(function: Callable[[Tensor], Tensor], tree: _Tree) -> _Tree:
+def tree_map(function: Callable[[Tensor], Tensor], tree: State) -> State:
     """Applies a function to every tensor of a nested dict, tuple or list."""
-    mapped: _Tree = _mapped(function, tree)
-    return mapped
-
-
-def _mapped(function: Callable[[Tensor], Tensor], tree: State) -> State:
     if isinstance(tree, Tensor):
         return function(tree)
     if isinstance(tree, dict):
-        return {key: _mapped(function, value) for key, value in tree.items()}
+        return {key: tree_map(function, value) for key, value in tree.items()}
     if isinstance(tree, tuple | list):
-        return type(tree)(_mapped(function, value) for value in tree)
+        return type(tree)(tree_map(function, value) for value in tree)
     if tree is None:
         return tree
     raise TypeError(f"a state holds tensors, dicts and tuples only, not {type(tree).__name__}")

@@ -1,7 +1,7 @@
 """Classification of sequences: exact accuracies over whole splits, and those of a paper's small random samples."""
 
 from dataclasses import asdict
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ class Classification(ExampleTask[ClassifyingNetwork]):
         ValueError: a ``train_limit`` below 0.
     """
 
+    data: ClassData  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per target", "accuracy": "percent", "accuracy_hidden": "percent",
     }  # fmt: skip
@@ -61,11 +62,6 @@ class Classification(ExampleTask[ClassifyingNetwork]):
             raise ValueError(f"train_limit must be at least 0, not {train_limit}")
         self.sampled = sampled
         self.train_limit = train_limit
-
-    @property
-    def data(self) -> ClassData:
-        """The datamodule of the trainer."""
-        return cast(ClassData, super().data)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """Computes the loss of one micro-batch and its sums for the curves."""

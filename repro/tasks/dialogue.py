@@ -1,6 +1,7 @@
 """Conversations about documents: perplexity of utterances, and generated replies compared with them."""
 
-from typing import Any, ClassVar, Protocol, cast
+from dataclasses import asdict
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +63,7 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         end symbol would come; it is drawn behind at most ``window - max_new`` tokens of the last block.
     """
 
+    data: DialogueDataProtocol  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per token", "ppl": "perplexity per token", **dict.fromkeys(TEXTS, "percent"),
     }  # fmt: skip
@@ -78,16 +80,6 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         self.remembers = has_memory(net)
         self._drawn: dict[Place, tuple[str, str]] = {}  # of this rank, in the test split of public data
         self._pairs: list[tuple[str, str]] = []  # of all ranks
-
-    @property
-    def data(self) -> DialogueDataProtocol:
-        """The datamodule of the trainer."""
-        return cast(DialogueDataProtocol, super().data)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of symbols of the network's vocabulary."""
-        return self.net.vocabulary.size
 
     def setup(self, stage: str) -> None:
         """Refuses data from which, or a machine on which, no replies could be made or compared.
@@ -204,14 +196,8 @@ class DialogueModel(ExampleTask[TokenNetwork]):
         protocol = {**super().protocol(metric, scored), "window": self.data.seq_len}
         if metric not in TEXTS or self.generation is None:
             return protocol
-        generation = self.generation
-        drawn = {
-            "top_p": generation.top_p,
-            "temperature": generation.temperature,
-            "max_new": generation.max_new,
-            "history": generation.history,
-        }
-        return protocol | drawn | ({"synonyms": generation.synonyms} if metric == "meteor" else {})
+        drawn = asdict(self.generation)
+        return protocol | {key: drawn[key] for key in drawn if key != "synonyms" or metric == "meteor"}
 
     def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
         """The first replies of the test: column names and rows."""

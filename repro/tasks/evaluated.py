@@ -52,6 +52,11 @@ class EvaluatedTask(Task[Net]):
         self._evaluations: list[_UnderWay] = []
         self._current = (-1, 0.0)  # which is under way, and since when
 
+    @property
+    def vocabulary_size(self) -> int | None:
+        """Number of symbols of the network's vocabulary; None without a vocabulary."""
+        return getattr(getattr(self.net, "vocabulary", None), "size", None)
+
     @abstractmethod
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """New metrics of one evaluation. A metric that computes several scores names them itself."""

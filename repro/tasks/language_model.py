@@ -1,7 +1,7 @@
 """Language modelling: memory carried over batches, exact likelihoods under any number of protocols."""
 
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 from typing import Protocol as Interface
 
 from torch import Tensor, nn
@@ -57,6 +57,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     """
 
     batch = StreamBatch
+    data: StreamsData  # the datamodule of the trainer
 
     def __init__(
         self,
@@ -131,16 +132,6 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
                     f"set it to {tokens} or less"
                 )
 
-    @property
-    def data(self) -> StreamsData:
-        """The datamodule of the trainer."""
-        return cast(StreamsData, super().data)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of symbols of the network's vocabulary."""
-        return self.net.vocabulary.size
-
     # --- training -----------------------------------------------------------------------------------------------
 
     def training_step(self, batch: StreamBatch, batch_idx: int) -> StepResult:
@@ -195,7 +186,7 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """Loss, and a perplexity or bits; accuracy if configured."""
         metrics: Metrics = {"likelihood": Likelihood(IN_BITS.get(self.token_unit, "ppl"))}
-        return metrics | ({"accuracy": Accuracy(self.vocabulary_size)} if self.accuracy else {})
+        return metrics | ({"accuracy": Accuracy(self.net.vocabulary.size)} if self.accuracy else {})
 
     def score(self, batch: StreamBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         """Adds the likelihood of the targets, and whether they were the likeliest."""

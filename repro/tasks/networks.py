@@ -54,10 +54,6 @@ class TokenNetwork(Generator, Protocol):
         """Hidden states ``(B, T, D)`` of ids ``(B, T)``, of which ``lengths (B,)`` are valid."""
         ...
 
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        """An empty memory for ``batch`` rows."""
-        ...
-
 
 class PairNetwork(Translator, Protocol):
     """A model of a target given its source, such as :class:`repro.models.EncoderDecoder`."""

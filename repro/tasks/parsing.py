@@ -1,6 +1,6 @@
 """Constituency parsing as translation of a sentence into a row of brackets: likelihoods, beam search, bracket F1."""
 
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from repro.batches import Evaluation
 from repro.record import Measurement
@@ -42,12 +42,8 @@ class Parsing(Translation):
     Source: Vaswani et al. 2017, section 6.3; Vinyals et al. 2015 (arXiv:1412.7449), section 2.2.
     """
 
+    data: TreeData  # the datamodule of the trainer
     UNITS = UNITS
-
-    @property
-    def data(self) -> TreeData:
-        """The datamodule of the trainer."""
-        return cast(TreeData, super().data)
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """Bracket scores, repairs, likelihoods."""

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -80,6 +80,7 @@ class PictureModel(SequenceModel):
     Source: Katharopoulos et al. 2020, section 4.2 and supplement C.2.
     """
 
+    data: PictureDataProtocol  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per value", "bits_per_dim": "bits per value"}
 
     def __init__(
@@ -112,11 +113,6 @@ class PictureModel(SequenceModel):
         """Adds likelihoods."""
         hidden, targets, _ = self.hidden(examples, settings)
         metrics["likelihood"].update(self.net.vocabulary.nll(hidden, targets).sum(), targets.numel())
-
-    @property
-    def data(self) -> PictureDataProtocol:
-        """The datamodule of the trainer."""
-        return cast(PictureDataProtocol, super().data)
 
     def setup(self, stage: str) -> None:
         """Refuses, before training, a timing of more values than are drawn of a picture.

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
     Source: Kitaev et al. 2020, table 2; Katharopoulos et al. 2020, section 4.1.1.
     """
 
+    data: SequenceData  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per target", "accuracy": "percent"}
 
     def __init__(
@@ -72,16 +73,6 @@ class SequenceModel(ExampleTask[TokenNetwork]):
         self.hashings = hashings or {}
         if self.hashings and not has_hashing(net):
             raise ValueError(f"hashings {', '.join(self.hashings)}: no mixer of this network hashes")
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of symbols of the network's vocabulary."""
-        return self.net.vocabulary.size
-
-    @property
-    def data(self) -> SequenceData:
-        """The datamodule of the trainer."""
-        return cast(SequenceData, super().data)
 
     def setup(self, stage: str) -> None:
         """Refuses segments that do not fit the data; notes a continuous memory that is never used."""
@@ -104,7 +95,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
 
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """Loss and accuracy over all targets that count."""
-        return {"likelihood": Likelihood(), "accuracy": Accuracy(self.vocabulary_size)}
+        return {"likelihood": Likelihood(), "accuracy": Accuracy(self.net.vocabulary.size)}
 
     def score_examples(self, examples: Examples, settings: CallSettings, metrics: Metrics) -> None:
         """Adds likelihoods, and which symbols were the likeliest."""

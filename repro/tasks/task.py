@@ -12,10 +12,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from repro.batches import Batch, Data, Evaluation
-from repro.errors import UserError
 from repro.nn.fused import parts_of
 from repro.nn.mixer import State, leaves, tree_map
 from repro.record import Measurement
+from repro.tasks.curves import validated
 from repro.tasks.lightning_private import datamodule_of, trainer_of
 from repro.tasks.optim.optimizers import ClippedRAdam, InGroups
 from repro.tasks.optim.profiling import profile, profiled
@@ -76,7 +76,7 @@ class Task(LightningModule, Generic[Net]):
 
     @property
     def data(self) -> Data:
-        """The datamodule of the trainer."""
+        """The datamodule of the trainer; a subclass names the interface that it needs."""
         return cast(Data, datamodule_of(self.trainer))
 
     @property
@@ -157,11 +157,7 @@ class Task(LightningModule, Generic[Net]):
         schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"
         if not isinstance(schedule, Plateau) or not training or self.trainer.sanity_checking:
             return
-        measured = self.trainer.callback_metrics
-        if schedule.metric not in measured:
-            names = ", ".join(sorted(name for name in measured if name.startswith("val/")))
-            raise UserError(f"schedule: {schedule.metric!r} is not measured; there is: {names}")
-        schedule.observe(float(measured[schedule.metric]))
+        schedule.observe(validated(self.trainer, schedule.metric, "schedule"))
 
     def share_of_step(self, local_sum: Tensor, step_targets: int) -> Tensor:
         """The loss of one micro-batch on one rank such that an update follows the mean over *all* its tokens.

@@ -1,7 +1,7 @@
 """Transcription of recordings: CTC loss, and phoneme error rates over whole splits."""
 
 import statistics
-from typing import ClassVar, Protocol, cast
+from typing import ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -47,6 +47,7 @@ class Transcription(ExampleTask[TranscribingNetwork]):
     Deviation: no beam search and no language model; the paper does not state how it decodes.
     """
 
+    data: TranscriptData  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per phoneme", "per": "percent"}
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
@@ -56,11 +57,6 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         ] = []  # of the test split: hypotheses and references
         self._decoded: list[list[int]] = []  # of the batch just scored
         self._gathered: dict[int, tuple[list[int], list[int]]] = {}
-
-    @property
-    def data(self) -> TranscriptData:
-        """The datamodule of the trainer."""
-        return cast(TranscriptData, super().data)
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """Computes the loss of one micro-batch and its sums for the curves."""

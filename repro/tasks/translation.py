@@ -1,7 +1,7 @@
 """Translation: label-smoothed training, exact likelihoods, beam search and BLEU."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -93,6 +93,7 @@ class Translation(EvaluatedTask[PairNetwork]):
     """
 
     batch = PairBatch
+    data: PairData  # the datamodule of the trainer
     UNITS = UNITS
 
     def __init__(
@@ -122,16 +123,6 @@ class Translation(EvaluatedTask[PairNetwork]):
         self.search = Search(beam, length_penalty, max_extra, length_form, min_length, max_ratio)
         self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
         self._predicted: dict[int, str] = {}
-
-    @property
-    def data(self) -> PairData:
-        """The datamodule of the trainer."""
-        return cast(PairData, super().data)
-
-    @property
-    def vocabulary_size(self) -> int:
-        """Number of symbols of the network's vocabulary."""
-        return self.net.vocabulary.size
 
     # --- training -----------------------------------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from repro.tasks.curves import validated
 from repro.tasks.lightning_private import end_at
 from repro.training.callbacks import Curves
-from repro.training.loops import validated
 
 
 @dataclass

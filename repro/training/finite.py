@@ -1,11 +1,12 @@
 """NaN and infinity stop a run at the step where they appear, on all ranks, with the module's name."""
 
+from functools import partial
+
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning_utilities.core.apply_func import apply_to_collection
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils.hooks import RemovableHandle
 
 from repro.errors import ReproError
 from repro.tasks.ranks import gather_objects
@@ -88,18 +89,14 @@ def first_bad_module(task: LightningModule, batch: object) -> str | None:
         if not tensor.isfinite().all():
             raise _BadModule(name)
 
-    def check(name: str, module: nn.Module) -> RemovableHandle:
-        def hook(_: nn.Module, inputs: object, output: object) -> None:
-            apply_to_collection(
-                output, Tensor, refuse, f"{name} ({type(module).__name__})", allow_frozen=True
-            )
-
-        return module.register_forward_hook(hook)
+    def check(name: str, module: nn.Module, _: object, output: object) -> None:
+        apply_to_collection(output, Tensor, refuse, f"{name} ({type(module).__name__})", allow_frozen=True)
 
     for name, parameter in task.named_parameters():
         if not parameter.isfinite().all():
             return f"parameter {name}"
-    hooks = [check(name, module) for name, module in task.named_modules() if name]
+    named = [(name, module) for name, module in task.named_modules() if name]
+    hooks = [module.register_forward_hook(partial(check, name)) for name, module in named]
     try:
         task.training_step(batch, 0)
     except _BadModule as stop:

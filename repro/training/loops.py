@@ -2,8 +2,6 @@
 
 from lightning.pytorch import Trainer
 
-from repro.errors import UserError
-
 
 def at_update(trainer: Trainer, batch_idx: int) -> bool:
     """Whether the micro-batch that just ended completed an optimiser update."""
@@ -17,20 +15,3 @@ def validation_due(trainer: Trainer, step: int | None = None) -> bool:
         return False
     step = trainer.global_step if step is None else step
     return step * trainer.accumulate_grad_batches % every == 0
-
-
-def validated(trainer: Trainer, metric: str, setting: str) -> float:
-    """Returns the scores of the latest validation.
-
-    Args:
-        trainer: behind a validation.
-        metric: its name.
-        setting: of the recipe, which names the metric.
-
-    Raises:
-        UserError: it was not measured.
-    """
-    if metric not in trainer.callback_metrics:
-        names = ", ".join(sorted(name for name in trainer.callback_metrics if name.startswith("val/")))
-        raise UserError(f"{setting}: {metric!r} is not measured; there is: {names}")
-    return float(trainer.callback_metrics[metric])

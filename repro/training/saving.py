@@ -10,9 +10,10 @@ from typing import Any, Literal
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from repro.errors import ReproError
+from repro.tasks.curves import validated
 from repro.tasks.lightning_private import owe_validation
 from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, remove, set_aside, step_of
-from repro.training.loops import at_update, validated, validation_due
+from repro.training.loops import at_update, validation_due
 
 
 @dataclass

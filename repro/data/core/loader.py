@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from torch import Generator
 from torch.utils.data import DataLoader
@@ -32,7 +32,7 @@ def _built(
     loader: DataLoader[Batch] = DataLoader(
         rest,
         batch_size=None,
-        collate_fn=build,
+        collate_fn=cast(Any, build),  # without a batch size it takes one item
         num_workers=num_workers,
         worker_init_fn=_end_with_parent,
         # not the global generator: drawing worker seeds from it would change a resumed run's dropout

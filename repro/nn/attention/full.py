@@ -17,10 +17,49 @@ from repro.nn.settings import AS_BUILT, CallSettings
 _BLOCKS, _LEAST = 4, 256
 
 
-class FullAttention(nn.Module):
+class SelfAttention(nn.Module):
+    """Base of multi-head self-attention: one fused projection makes queries, keys and values, another the output.
+
+    Args:
+        d_model: D.
+        n_heads: H.
+        d_head: E, width of queries and keys; None for ``d_model / n_heads``.
+        d_value: Ev, width of values; None for ``d_head``.
+        bias: biases in the projections.
+
+    Raises:
+        ValueError: ``d_head`` is not given and ``n_heads`` does not divide ``d_model``.
+    """
+
+    def __init__(
+        self, d_model: int, n_heads: int, d_head: int | None, d_value: int | None, bias: bool
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
+        self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
+        self.qkv = FusedLinear(d_model, self.widths, bias=bias)
+        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+
+    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
+        widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
+        return empty_cache(batch, widths, self.qkv.weight, capacity)
+
+    def qkv_heads(self, x: Tensor, last: int | None = None) -> tuple[Tensor, ...]:
+        """Queries of the ``last`` tokens of ``x (B, T, D)`` or of all, keys and values of all: ``(B, ·, H, ·)``."""
+        if last is None or last >= x.shape[1]:
+            parts = self.qkv(x).split(self.widths, dim=-1)
+        else:
+            query, *others = self.widths
+            (w_q, w_kv), bias = self.qkv.weight.split([query, sum(others)]), self.qkv.bias
+            b_q, b_kv = (None, None) if bias is None else bias.split([query, sum(others)])
+            parts = linear(x[:, -last:], w_q, b_q), *linear(x, w_kv, b_kv).split(others, dim=-1)
+        return tuple(split_heads(part, self.n_heads) for part in parts)
+
+
+class FullAttention(SelfAttention):
     """Multi-head self-attention: ``softmax(q kᵀ / sqrt(E)) v`` for each head, concatenated and projected.
 
-    One fused projection makes queries, keys and values.
     State: ``k (B, S, H, E)`` and ``v (B, S, H, Ev)``; see :mod:`repro.nn.cache`.
 
     Args:
@@ -49,49 +88,28 @@ class FullAttention(nn.Module):
         dropout: float = 0.0,
         fused: bool = True,
     ) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
-        self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
-        self.qkv = FusedLinear(d_model, self.widths, bias=bias)
-        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        super().__init__(d_model, n_heads, d_head, d_value, bias)
         self.dropout = dropout
         self.fused = fused
 
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_value)}
-        return empty_cache(batch, widths, self.qkv.weight, capacity)
-
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
-        if layout.last is not None and state is None and layout.last < x.shape[1]:
-            return self._last(x, layout, layout.last)
-        q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).split(self.widths, dim=-1))
-        lengths = layout.lengths
+        q, k, v = self.qkv_heads(x, layout.last if state is None else None)
+        lengths, causal = layout.lengths, layout.causal
         if state is not None:
             length = state["length"]
             keys, state = written(state, {"k": k, "v": v}, layout)
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))  # autocast's, where it is on
-            if layout.causal:
+            if causal:
                 y = attend_behind(q, k, v, length, self.dropout if self.training else 0.0, self.fused)
                 return MixerOutput(self.out(y), state)
             lengths = state["length"].clamp(min=1)
         # Right padding needs no mask under causality: a valid query sees no later key.
-        attention_mask = None if layout.causal else key_mask(lengths, k.shape[1])
-        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, layout.causal)), state)
-
-    def _last(self, x: Tensor, layout: Layout, last: int) -> MixerOutput:
-        """The outputs ``(B, last, D)`` of the last tokens; no other query is made."""
-        split = [self.widths[0], sum(self.widths[1:])]
-        (w_q, w_kv), bias = self.qkv.weight.split(split), self.qkv.bias
-        b_q, b_kv = (None, None) if bias is None else bias.split(split)
-        q = split_heads(linear(x[:, -last:], w_q, b_q), self.n_heads)
-        k, v = (split_heads(p, self.n_heads) for p in linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1))
-        attention_mask = None if layout.causal else key_mask(layout.lengths, x.shape[1])
-        if layout.causal:
-            steps = torch.arange(x.shape[1], device=x.device)
-            attention_mask = steps <= steps[-last:, None]
-        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, False)))
+        attention_mask = None if causal else key_mask(lengths, k.shape[1])
+        if causal and q.shape[1] < k.shape[1]:  # of the last queries alone
+            steps = torch.arange(k.shape[1], device=x.device)
+            attention_mask, causal = steps <= steps[-q.shape[1] :, None], False
+        return MixerOutput(self.out(self._attend(q, k, v, attention_mask, causal)), state)
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor | None, causal: bool) -> Tensor:
         return attend(q, k, v, attention_mask, causal, self.dropout if self.training else 0.0, self.fused)

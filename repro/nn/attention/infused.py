@@ -7,16 +7,15 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from repro.nn.attention.full import (
+    SelfAttention,
     attend,
     attend_behind,
-    head_widths,
     key_mask,
     looks_are_free,
     split_heads,
     valid_keys,
 )
 from repro.nn.cache import empty_cache, written
-from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.positions.positions import leading, split_from_two
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
@@ -24,7 +23,7 @@ from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 Parts = list[tuple[Tensor, Tensor | None]]
 
 
-class InfusedAttention(nn.Module, Remembers):
+class InfusedAttention(SelfAttention, Remembers):
     """``q = (x + P) W_q``, ``k = (y + P) W_k``, ``v = y W_v`` with ``y = [memory; x]``: values bear no positions.
 
     Positions count from 0 at the oldest input that is remembered, so that what is remembered can be moved and used
@@ -67,11 +66,7 @@ class InfusedAttention(nn.Module, Remembers):
         bias: bool = True,
         table: Callable[[int], nn.Module] | None = split_from_two,
     ) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=bias)
-        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
+        super().__init__(d_model, n_heads, d_head, None, bias)
         self.table = None if table is None else table(d_model)
         self.memory = MemorySettings(mem_len)
         self.dropout = dropout
@@ -90,8 +85,7 @@ class InfusedAttention(nn.Module, Remembers):
         if capacity is None:
             return empty_cache(batch, {"x": (self.qkv.in_features,)}, self.qkv.weight, None)
         slots = min(capacity, 2 * memory.mem_len) if memory.mem_len else capacity
-        widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
-        return empty_cache(batch, widths, self.qkv.weight, slots)
+        return super().init_state(batch, slots)
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""

@@ -3,18 +3,17 @@
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad
 
-from repro.nn.attention.full import attend, head_widths, split_heads
+from repro.nn.attention.full import SelfAttention, attend
 from repro.nn.attention.relative.past import empty_slots, recall, slot_distances, write
-from repro.nn.cache import append, empty_cache
-from repro.nn.fused import FusedLinear
+from repro.nn.cache import append
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
-class LocalAttention(nn.Module):
+class LocalAttention(SelfAttention):
     """Softmax attention, ``q · k / sqrt(E)``, in chunks: a token sees its own chunk and some chunks beside it.
 
     The sequence is cut where its places divide by the chunk's size, whatever it was fed in, so that all three laws
@@ -59,23 +58,19 @@ class LocalAttention(nn.Module):
         dropout: float = 0.0,
         wrap: bool = False,
     ) -> None:
-        super().__init__()
         if chunk < 1 or before < 0 or after < 0:
             raise ValueError(
                 f"local attention needs chunk at least 1, before and after at least 0, not {chunk}, {before}, {after}"
             )
-        self.n_heads, self.chunk, self.before, self.after = n_heads, chunk, before, after
-        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=bias)
-        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=bias)
+        super().__init__(d_model, n_heads, d_head, None, bias)
+        self.chunk, self.before, self.after = chunk, before, after
         self.dropout = dropout
         self.wrap = wrap
 
     def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
         """An empty state; the capacity only chooses the ring, whose size does not depend on it."""
         if capacity is None:
-            widths = {"k": (self.n_heads, self.d_head), "v": (self.n_heads, self.d_head)}
-            return empty_cache(batch, widths, self.qkv.weight, None)
+            return super().init_state(batch)
         size = (self.before + 1) * self.chunk
         return empty_slots(batch, size - 1, self.n_heads, self.d_head, self.qkv.weight)
 
@@ -87,11 +82,11 @@ class LocalAttention(nn.Module):
         """
         if state is not None and self.wrap and not layout.causal:
             raise ValueError("wrap: true has no state without causality: give the whole sequence at once")
-        q, k, v = (split_heads(part, self.n_heads) for part in self.qkv(x).chunk(3, dim=-1))
+        q, k, v = self.qkv_heads(x)
         if state is None:
             return MixerOutput(self.out(self._in_chunks(q, k, v, layout)))
         if "past" in state:
-            queries = self._places(state["length"], x.shape[1])
+            queries = state["length"][:, None] + torch.arange(x.shape[1], device=x.device)
             keys, state, attention_mask = append(state, {"k": k, "v": v}, layout)
             near = self._near(queries, torch.arange(attention_mask.shape[-1], device=x.device)[None])
             k, v = (keys[name].to(q.dtype) for name in ("k", "v"))
@@ -130,7 +125,7 @@ class LocalAttention(nn.Module):
         return (key >= 0) & (key < lengths[:, None, None, None]) | (key == query)
 
     def _with_ring(self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout) -> MixerOutput:
-        queries = self._places(state["length"], q.shape[1])
+        queries = state["length"][:, None] + torch.arange(q.shape[1], device=q.device)
         if q.shape[1] == 1:
             distances, valid = slot_distances(state)
             state = write(state, k, v, layout)
@@ -155,10 +150,6 @@ class LocalAttention(nn.Module):
     def _finish(self, q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor) -> Tensor:
         y = attend(q.to(k.dtype), k, v, attention_mask, False, self.dropout if self.training else 0.0)
         return self.out(y)
-
-    @staticmethod
-    def _places(start: Tensor, steps: int) -> Tensor:
-        return start[:, None] + torch.arange(steps, device=start.device)
 
     def _near(self, queries: Tensor, keys: Tensor) -> Tensor:
         """Whether the chunk of a key at some place is seen from a query's, ``(B, 1, T, S)``."""

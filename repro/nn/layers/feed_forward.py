@@ -8,11 +8,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from repro.nn.idle import applied
-from repro.nn.mixer import Layout, MixerOutput, State
-from repro.nn.settings import AS_BUILT, CallSettings
+from repro.nn.mixer import Layout, MixerOutput, State, Stateless
 
 
-class FeedForward(nn.Module):
+class FeedForward(Stateless):
     """``activation(x W₁ + b₁) W₂ + b₂``; a mixer that mixes nothing, so that it fits a :class:`Sublayer`.
 
     Args:
@@ -51,9 +50,6 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(d_ff, d_model, bias=bias)
         self.output_dropout = nn.Dropout(output_dropout)
 
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        return None
-
     def pieces(self, steps: int) -> list[slice]:
         """The tokens of each chunk; without a backward pass it is called once for each."""
         size = self.chunk or max(steps, 1)
@@ -61,15 +57,13 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """Applies itself to every token of ``x (B, T, D)``."""
-        if self.chunk is None:  # before the length is looked at, so that a compiled graph serves every length
-            return MixerOutput(self._piece(x), state)
-        pieces = self.pieces(x.shape[1])
-        if len(pieces) == 1:
+        # Without chunks the length is not looked at, so that a compiled graph serves every length.
+        if self.chunk is None or x.shape[1] <= self.chunk:
             return MixerOutput(self._piece(x), state)
         once = (
             partial(checkpoint, self._piece, use_reentrant=False) if torch.is_grad_enabled() else self._piece
         )
-        return MixerOutput(torch.cat([once(x[:, piece]) for piece in pieces], 1), state)
+        return MixerOutput(torch.cat([once(x[:, piece]) for piece in self.pieces(x.shape[1])], 1), state)
 
     def _piece(self, x: Tensor) -> Tensor:
         y = self.outer(applied(self.dropout, self.activation(self.inner(x))))

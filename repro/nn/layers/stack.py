@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -51,11 +51,7 @@ class ResidualStack(nn.Module):
 
     def each(self) -> list[dict[str, Sublayer]]:
         """The sublayers of every layer by name, in the order in which they run."""
-        layers = [layer for layer in self.layers if isinstance(layer, nn.ModuleDict)]
-        return [
-            {name: sublayer for name, sublayer in layer.items() if isinstance(sublayer, Sublayer)}
-            for layer in layers
-        ]
+        return [dict(layer.items()) for layer in self.layers]  # type: ignore[operator]
 
     def forward(self, x: Tensor, state: State, layout: Layout, last: int | None = None) -> MixerOutput:
         """Applies every layer to ``x (B, T, D)``; aux is the sum over layers.
@@ -128,7 +124,8 @@ class Blocks:
         return self.stack(layers, norm)
 
     def _layer(self, d_model: int, depth: int, cross: bool) -> dict[str, Sublayer]:
-        added = {} if self.positions is None else {"positions": added_positions(self.positions(d_model))}
+        # added without a norm and without dropout
+        added = {} if self.positions is None else {"positions": Residual(self.positions(d_model), d_model)}
         bodies = {"mix": self.mixers[depth % len(self.mixers)](d_model)}
         if cross and self.cross is not None:
             bodies["cross"] = self.cross(d_model)
@@ -137,23 +134,9 @@ class Blocks:
         return {**added, **{name: self.sublayer(body, d_model) for name, body in bodies.items()}}
 
 
-def added_positions(table: nn.Module) -> Sublayer:
-    """``x + table(positions)``, without a norm and without dropout."""
-    return Residual(table, 0)
-
-
-@runtime_checkable
-class Sharing(Protocol):
-    """A mixer that may have parameters in common with others of its class."""
-
-    def share_with(self, first: nn.Module) -> None:
-        """Takes parameters over from the first mixer of its class."""
-        ...
-
-
-def share(mixers: Iterable[nn.Module]) -> None:
+def share(mixers: Iterable[Any]) -> None:
     """Lets mixers take parameters over from the first of their class: what a model has once for all layers."""
     first: dict[type, nn.Module] = {}
     for mixer in mixers:
-        if first.setdefault(type(mixer), mixer) is not mixer and isinstance(mixer, Sharing):
+        if first.setdefault(type(mixer), mixer) is not mixer and hasattr(mixer, "share_with"):
             mixer.share_with(first[type(mixer)])

@@ -7,9 +7,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor, nn
 
-from repro.nn.mixer import Layout, MixerOutput, State
+from repro.nn.mixer import Layout, MixerOutput, State, Stateless
 from repro.nn.positions.axial import AxialPositions
-from repro.nn.settings import AS_BUILT, CallSettings
 
 
 def sinusoids(positions: Tensor, width: int, dtype: torch.dtype) -> Tensor:
@@ -227,7 +226,7 @@ class NoPositions(InputPositions):
         return x
 
 
-class LayerPositions(nn.Module):
+class LayerPositions(Stateless):
     """A learned vector for each position, as a mixer: in a sublayer of its own it adds positions to a layer's input.
 
     Args:
@@ -240,9 +239,6 @@ class LayerPositions(nn.Module):
     def __init__(self, d_model: int, max_length: int) -> None:
         super().__init__()
         self.table = LearnedPositions(d_model, max_length)
-
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        return None
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
         """The vectors of ``layout.positions``, ``(B, T, D)``; of ``x`` only the shape counts.

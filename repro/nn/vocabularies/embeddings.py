@@ -63,8 +63,7 @@ class TokenEmbedding(InputLayer):
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Products ``(..., V)`` of hidden states ``(..., width)`` with every vector: a tied output layer."""
-        scores: Tensor = _Scores.apply(hidden, self.table.weight)
-        return scores
+        return _Scores.apply(hidden, self.table.weight)
 
 
 class VectorEmbedding(InputLayer):

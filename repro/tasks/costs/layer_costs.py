@@ -168,22 +168,17 @@ def operations(layer: nn.Module, x: Tensor) -> int:
 def sequential_steps(y: Tensor) -> int:
     """The most matrix products of which each waits for the one before, of all that lead to ``y``."""
     longest: dict[Any, int] = {}
-    waiting = [y.grad_fn]
+    waiting = [] if y.grad_fn is None else [y.grad_fn]
     while waiting:
         node = waiting[-1]
-        before = (
-            [parent for parent, _ in node.next_functions if parent is not None] if node is not None else []
-        )
+        before = [parent for parent, _ in node.next_functions if parent is not None]
         missing = [parent for parent in before if parent not in longest]
         if missing:
             waiting += missing
             continue
         waiting.pop()
-        if node is not None:
-            own = int(
-                any(word in node.name() for word in ("MmBackward", "BmmBackward", "ConvolutionBackward"))
-            )
-            longest[node] = own + max((longest[parent] for parent in before), default=0)
+        own = any(word in node.name() for word in ("MmBackward", "BmmBackward", "ConvolutionBackward"))
+        longest[node] = own + max((longest[parent] for parent in before), default=0)
     return longest.get(y.grad_fn, 0)
 
 

@@ -87,8 +87,7 @@ def _fused(
         attn_mask = attn_mask.expand(*query.shape[:2], query.shape[2], key.shape[2])
     run = torch.ops.aten._scaled_dot_product_efficient_attention
     wants_gradient = any(one.requires_grad for one in (query, key, value))
-    y: Tensor = run(query, key, value, attn_mask, wants_gradient, dropout_p, is_causal, scale=scale)[0]
-    return y
+    return run(query, key, value, attn_mask, wants_gradient, dropout_p, is_causal, scale=scale)[0]
 
 
 def _dropped(x: Tensor, p: float, train: bool) -> Tensor:

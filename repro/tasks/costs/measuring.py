@@ -37,8 +37,7 @@ class Measuring(Task[Net]):
 
     def output(self, x: torch.Tensor) -> torch.Tensor:
         """The network's outputs for random vectors ``(B, T, D)``."""
-        y: torch.Tensor = self.module(x)
-        return y
+        return self.module(x)
 
     @abstractmethod
     def measure(self) -> None:

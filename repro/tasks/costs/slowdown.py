@@ -73,8 +73,7 @@ class Slowdown(Measuring[TokenNetwork]):
     def output(self, x: Tensor) -> Tensor:
         """The hidden states of both models for random tokens, as many as ``x`` has vectors."""
         ids = self._draw(*x.shape[:2])
-        outputs: Tensor = self.net(ids).y + self.against(ids).y
-        return outputs
+        return self.net(ids).y + self.against(ids).y
 
     def measure(self) -> None:
         with torch.inference_mode():
@@ -104,8 +103,7 @@ class Slowdown(Measuring[TokenNetwork]):
 
         def step(place: int) -> Tensor:
             hidden = self.against(ids[:, place + 1 - length : place + 1]).y[:, -1]
-            log_probs: Tensor = self.against.vocabulary.log_probs(hidden)
-            return log_probs
+            return self.against.vocabulary.log_probs(hidden)
 
         return step
 

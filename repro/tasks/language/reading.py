@@ -133,8 +133,7 @@ def empty_memory(
     """A memory that has read as much padding as the first block of each row lacks; see :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window
     padding = ids.new_full((len(ids), cut.window, *ids.shape[2:]), pad)
-    state: State = net(padding, net.init_state(len(ids), settings=settings), missing, settings).state
-    return state
+    return net(padding, net.init_state(len(ids), settings=settings), missing, settings).state
 
 
 def _mean(aux: Tensor | None, cut: BlockPositions) -> Tensor | None:

@@ -35,8 +35,8 @@ class Count(Metric):
         return self.count
 
 
-class Mean(Metric):
-    """A sum in float64 over an exact count.
+class Total(Metric):
+    """Base of means: a sum in float64 and an exact count, to which ranks add up.
 
     Attributes:
         count: number of values so far on this rank; over all ranks while the mean is computed.
@@ -50,6 +50,10 @@ class Mean(Metric):
         super().__init__()
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+
+class Mean(Total):
+    """A sum in float64 over an exact count."""
 
     def update(self, total: Tensor, count: Tensor | int) -> None:
         """Adds the sum and the number of some values."""

@@ -10,31 +10,18 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-import torch
 from torch import Tensor
-from torchmetrics import Metric
 
 from repro.errors import UserError
+from repro.tasks.metrics.means import Total
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _NO_SYNONYMS = SimpleNamespace(synsets=lambda word: [])
 
 
-class TextScore(Metric):
-    """Base of scores of a prediction against its reference; their mean in percent.
-
-    Its states are sums, so ranks add up.
-    """
-
-    full_state_update = False
-    total: Tensor
-    count: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+class TextScore(Total):
+    """Base of scores of a prediction against its reference; their mean in percent."""
 
     @abstractmethod
     def score(self, prediction: str, reference: str) -> float:

@@ -12,7 +12,7 @@ from repro.errors import ReproError
 from repro.nn.layers.shortcut import Beginnings, begin, begin_by_variance, beginnings
 from repro.record import Measurement
 from repro.tasks.lightning_private import datamodule_of
-from repro.tasks.ranks import gather_objects, random_state, set_random_state
+from repro.tasks.ranks import by_rank_0, random_state, set_random_state
 
 
 class TrainingData(Protocol):
@@ -50,16 +50,14 @@ def profile(task: LightningModule, net: nn.Module) -> None:
         raise ReproError(
             "some weighted shortcuts have an initial value and others have none; give all or none"
         )
-    measured, wrong = {}, None
-    if task.global_rank == 0:
+
+    def measured() -> Beginnings:
         try:
-            measured = _measured(task, net)
-        except ValueError as error:  # the other ranks wait below
-            wrong = str(error)
-    measured, wrong = gather_objects((measured, wrong))[0]
-    if wrong is not None:
-        raise ReproError(f"profiling the network before its first update: {wrong}")
-    begin(net, measured)
+            return _measured(task, net)
+        except ValueError as error:
+            raise ReproError(f"profiling the network before its first update: {error}") from None
+
+    begin(net, by_rank_0(measured))
 
 
 def _measured(task: LightningModule, net: nn.Module) -> Beginnings:

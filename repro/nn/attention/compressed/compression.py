@@ -62,5 +62,4 @@ class ConvolutionCompression(Compression):
 
     def compress(self, blocks: Tensor) -> Tensor:
         """See the base class."""
-        y: Tensor = self.convolution(blocks.flatten(1, 2).transpose(1, 2))
-        return y.transpose(1, 2)
+        return self.convolution(blocks.flatten(1, 2).transpose(1, 2)).transpose(1, 2)

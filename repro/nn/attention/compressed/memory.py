@@ -157,7 +157,7 @@ class CompressedMemory(nn.Module, Remembers):
         if not state["compressed"].shape[1] or not may_hold(state["compressed_length"] > 0):
             mixed = short(x, cache, layout)
             return mixed.y, state if cache is None else {**state, "short": mixed.state}
-        q, k, v = (split_heads(part, short.n_heads) for part in short.qkv(x).split(short.widths, dim=-1))
+        q, k, v = short.qkv_heads(x)
         before, attention_mask = steps[None], (steps <= steps[:, None])[None, None]
         if cache is not None:
             before = cache["length"][:, None] + steps

@@ -35,8 +35,7 @@ def expectation(mean: Tensor, variance: Tensor, values: Tensor, centres: Tensor,
     """
     parts = (len(centres), len(widths))
     by_width = values.unflatten(1, parts).transpose(1, 2).flatten(1, 2)
-    result: Tensor = _Expectation.apply(mean, variance[..., None] + widths.square(), by_width, centres)
-    return result
+    return _Expectation.apply(mean, variance[..., None] + widths.square(), by_width, centres)
 
 
 class _Expectation(torch.autograd.Function):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from repro.nn.attention.hashed.hashing import Hashing, bucket_ids, draw_rotations, id_dtype
-from repro.nn.cache import append, empty_cache
+from repro.nn.cache import empty_cache
 from repro.nn.mixer import Layout, State
 
 
@@ -34,7 +34,7 @@ def empty_buckets(
             "a state that grows needs a number of buckets: set hashing.buckets, or give a capacity"
         )
     shape, dtype = (batch, capacity or 0, heads, hashing.rounds), id_dtype(hashing.count(capacity or 0))
-    state[_kind(state)]["buckets"] = torch.zeros(shape, dtype=dtype, device=like.device)
+    state["past" if capacity is None else "slots"]["buckets"] = like.new_zeros(shape, dtype=dtype)
     sizes = hashing.sizes(capacity or 0)
     turns = draw_rotations(like, batch, heads, widths["k"], hashing.rounds, sizes, seed=0)
     return {**state, "rotations": torch.zeros_like(turns)}
@@ -56,22 +56,8 @@ def hash_into(state: State, q: Tensor, layout: Layout, hashing: Hashing) -> Tens
         state["rotations"] = torch.where(empty[:, None, None, None, None], drawn, state["rotations"])
     if layout.bucket_replay is not None:
         return layout.bucket_replay
-    kind = _kind(state)
-    return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.sizes(state[kind]["k"].shape[1]))
-
-
-def append_hashed(
-    state: State, new: dict[str, Tensor], ids: Tensor | None, layout: Layout
-) -> tuple[dict[str, Tensor], State, Tensor]:
-    """:func:`repro.nn.cache.append` with bucket ids ``(B, H, R, T)``."""
-    if ids is None:
-        return append(state, new, layout)
-    kind = _kind(state)
-    ids = ids.permute(0, 3, 1, 2).to(state[kind]["buckets"].dtype)
-    merged, cache, attention_mask = append(
-        {kind: state[kind], "length": state["length"]}, {**new, "buckets": ids}, layout
-    )
-    return merged, {**cache, "rotations": state["rotations"]}, attention_mask
+    cached = state["past"] if "past" in state else state["slots"]
+    return bucket_ids(q.transpose(1, 2), state["rotations"], hashing.sizes(cached["k"].shape[1]))
 
 
 def round_groups(
@@ -115,7 +101,3 @@ def shared_buckets(
         return meetings.masked_fill(unseen, 0.0).log_()
 
     return bias
-
-
-def _kind(state: State) -> str:
-    return "past" if "past" in state else "slots"

@@ -5,16 +5,11 @@ from torch import Tensor, nn
 
 from repro.nn.attention.full import head_widths, split_heads
 from repro.nn.attention.hashed.arrangement import arrange
-from repro.nn.attention.hashed.buckets import (
-    append_hashed,
-    empty_buckets,
-    hash_into,
-    round_groups,
-    shared_buckets,
-)
+from repro.nn.attention.hashed.buckets import empty_buckets, hash_into, round_groups, shared_buckets
 from repro.nn.attention.hashed.hashing import Hashing, bucket_ids, draw_rotations
 from repro.nn.attention.hashed.windows import attend_in_windows
 from repro.nn.attention.relative.shared import attend_to_past, exact, key_scale
+from repro.nn.cache import append
 from repro.nn.device import without_autocast
 from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
@@ -126,20 +121,17 @@ class LSHAttention(nn.Module, Hashes):
             shared = (1, 1) if hashing.shared_rotations else (rows, self.n_heads)
             turns = draw_rotations(q, *shared, self.d_head, hashing.rounds, sizes, seed=seeds[0])
             buckets = bucket_ids(q, turns, sizes)
-        self._check(buckets, (rows, self.n_heads, hashing.rounds, steps))
+        shape = (rows, self.n_heads, hashing.rounds, steps)
+        if buckets.shape != shape:
+            raise ValueError(
+                f"bucket ids of shape {tuple(buckets.shape)} are given for a call of shape {shape}"
+            )
         count = hashing.count(steps)
         arrangement = arrange(buckets, layout.lengths, count, hashing, layout.causal)
         q, scale, v = (t.to(v.dtype).flatten(0, 1) for t in (q, scale, v))
         with without_autocast(q.device):
             y = attend_in_windows(q, scale, v, arrangement, dropout, seeds[1])
         return y.unflatten(0, (rows, self.n_heads)).transpose(1, 2).flatten(2), buckets
-
-    @staticmethod
-    def _check(buckets: Tensor, shape: tuple[int, ...]) -> None:
-        if tuple(buckets.shape) != shape:
-            raise ValueError(
-                f"bucket ids of shape {tuple(buckets.shape)} are given for a call of shape {shape}"
-            )
 
     def _with_state(
         self, q: Tensor, k: Tensor, v: Tensor, state: State, layout: Layout, hashing: Hashing, dropout: float
@@ -148,7 +140,8 @@ class LSHAttention(nn.Module, Hashes):
         ids = hash_into(state, q, layout, hashing)
         cache = state["past"] if "past" in state else state["slots"]
         q, k, v = (t.to(cache["k"].dtype) for t in (q, k, v))
-        cached, state, attention_mask = append_hashed(state, {"k": k, "v": v}, ids, layout)
+        new = {"k": k, "v": v} if ids is None else {"k": k, "v": v, "buckets": ids.permute(0, 3, 1, 2)}
+        cached, state, attention_mask = append(state, new, layout)
         own = start[:, None] + torch.arange(q.shape[1], device=q.device)
         places = torch.arange(cached["k"].shape[1], device=q.device)
         hidden = ~attention_mask if hashing.see_self else ~attention_mask | (places == own[:, None, :, None])

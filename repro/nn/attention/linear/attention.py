@@ -4,12 +4,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
-from repro.nn.attention.full import head_widths, split_heads
+from repro.nn.attention.full import SelfAttention
 from repro.nn.attention.linear.causal_sums import causal_mean
 from repro.nn.device import without_autocast
-from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings
 
@@ -25,7 +23,7 @@ class EluPlusOne(nn.Module):
         return nn.functional.elu(x).add_(1.0)  # in place: the gradient needs x alone
 
 
-class LinearAttention(nn.Module):
+class LinearAttention(SelfAttention):
     """Multi-head self-attention with weights ``φ(q) · φ(k)`` in place of ``exp(q · k)``; no scale, no dropout in it.
 
     Every form gives the same. Not causal: one sum over all keys serves all queries. Causal: chunks, with running sums
@@ -62,14 +60,9 @@ class LinearAttention(nn.Module):
         chunk: int = 32,
         eps: float = 1e-6,
     ) -> None:
-        super().__init__()
         if chunk < 1:
             raise ValueError(f"chunk {chunk} of linear attention must be at least 1")
-        self.n_heads = n_heads
-        self.d_head, self.d_value = head_widths(d_model, n_heads, d_head, d_value)
-        self.widths = [n_heads * self.d_head, n_heads * self.d_head, n_heads * self.d_value]
-        self.qkv = FusedLinear(d_model, self.widths, bias=bias)
-        self.out = nn.Linear(n_heads * self.d_value, d_model, bias=bias)
+        super().__init__(d_model, n_heads, d_head, d_value, bias)
         self.feature_map = feature_map()
         self.chunk = chunk
         self.eps = eps
@@ -86,8 +79,7 @@ class LinearAttention(nn.Module):
         """Attends; ``x (B, T, D)``. Outputs at padded queries are finite and mean nothing."""
         if state is not None and x.shape[1] == 1 and layout.lengths is None and layout.causal:
             return self._step(x[:, 0], state)
-        n_queries = x.shape[1] if layout.last is None else min(layout.last, x.shape[1])
-        q, k, v = (split_heads(part, self.n_heads) for part in self._project(x, n_queries))
+        q, k, v = self.qkv_heads(x, layout.last)
         with without_autocast(x.device):
             q, k = (self.feature_map(widened(t)) for t in (q, k))
             if layout.lengths is not None:
@@ -115,15 +107,6 @@ class LinearAttention(nn.Module):
             q = q.unsqueeze(2)
             y = torch.matmul(q, s).div_(torch.matmul(q, z.unsqueeze(-1)).add_(self.eps))
         return MixerOutput(self.out(y.flatten(1).to(parts.dtype)).unsqueeze(1), state)
-
-    def _project(self, x: Tensor, n_queries: int) -> tuple[Tensor, ...]:
-        """Queries of the last ``n_queries`` tokens; keys and values of all."""
-        if n_queries == x.shape[1]:
-            return self.qkv(x).split(self.widths, dim=-1)
-        parts = [self.widths[0], sum(self.widths[1:])]
-        (w_q, w_kv), bias = self.qkv.weight.split(parts), self.qkv.bias
-        b_q, b_kv = (None, None) if bias is None else bias.split(parts)
-        return linear(x[:, -n_queries:], w_q, b_q), *linear(x, w_kv, b_kv).split(self.widths[1:], dim=-1)
 
 
 def _past(state: State) -> tuple[Tensor, Tensor] | None:

@@ -5,10 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import linear, scaled_dot_product_attention
 
-from repro.nn.attention.full import head_widths
+from repro.nn.attention.full import SelfAttention
 from repro.nn.attention.relative.past import (
     empty_memory,
     empty_slots,
@@ -19,14 +19,13 @@ from repro.nn.attention.relative.past import (
     write,
 )
 from repro.nn.attention.relative.shift import Sight, attend_by_distance
-from repro.nn.fused import FusedLinear
 from repro.nn.mixer import Layout, MixerOutput, State
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, Remembers
 
 Norm = Callable[[Tensor], Tensor]
 
 
-class DistanceAttention(nn.Module, Remembers, ABC):
+class DistanceAttention(SelfAttention, Remembers, ABC):
     """Causal multi-head self-attention with scores ``(q_i + u) · k_j + p(q_i) · r_(i-j)``, over ``sqrt(E)``.
 
     A subclass defines u, p and r. No projection has a bias.
@@ -60,11 +59,7 @@ class DistanceAttention(nn.Module, Remembers, ABC):
     rereads = True
 
     def __init__(self, d_model: int, n_heads: int, d_head: int | None, mem_len: int, dropout: float) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.d_head, _ = head_widths(d_model, n_heads, d_head, None)
-        self.qkv = FusedLinear(d_model, [n_heads * self.d_head] * 3, bias=False)
-        self.out = nn.Linear(n_heads * self.d_head, d_model, bias=False)
+        super().__init__(d_model, n_heads, d_head, None, bias=False)
         self.dropout = dropout
         self.memory = MemorySettings(mem_len)
 

@@ -91,10 +91,5 @@ def attend_to_past(
         alone = added.isinf().all(-1, keepdim=True)
         added = added.masked_fill(alone & (places == own[:, None, span, None]), 0.0)
         added = added.expand(*q[:, :, span].shape[:3], k.shape[2])
-        parts.append(_biased(q[:, :, span], k, v, added, dropout))
+        parts.append(scaled_dot_product_attention(q[:, :, span], k, v, added, dropout))
     return torch.cat(parts, dim=2).transpose(1, 2).flatten(2)
-
-
-def _biased(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, dropout: float) -> Tensor:
-    """Attention with the heads on axis 1 and something added to the scores, at least one entry of a row finite."""
-    return scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
