@@ -236,7 +236,7 @@ def slurm() -> Check:
 
 def meeting(cluster: str) -> Check:
     """Ranks on two nodes of a cluster, in a job of its own, meet over gloo and see one folder of runs."""
-    from repro.launch.slurm.meeting import Unmet, meet
+    from repro.launch.meeting import Unmet, meet
 
     remedy = (
         "nodes must share the folder of runs; GLOO_SOCKET_IFNAME in `env` of the profile names the network"

@@ -6,7 +6,7 @@ import functools
 import io
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, Literal
 
@@ -50,9 +50,9 @@ class Parts:
 
     task: AnyTask
     data: DataModule
-    trainer: dict[str, Any]
-    checkpoints: Checkpoints | None
-    stop: StopRule | None
+    trainer: dict[str, Any] = field(default_factory=dict)
+    checkpoints: Checkpoints | None = None
+    stop: StopRule | None = None
     compile: bool = False
     matmul_precision: MatmulPrecision = "highest"
 
@@ -77,12 +77,9 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
     Raises:
         UserError: a key that no constructor has, a value of the wrong type or out of range.
     """
-    built = _instantiate(recipe, recipe.sections, meta)
-    trainer = (built.get("trainer") or Namespace()).as_dict()
-    checkpoints, stop = built.get("checkpoints"), built.get("stop")
-    compiled = bool(built.get("compile"))
-    precision: MatmulPrecision = built.get("matmul_precision") or "highest"
-    return Parts(built["model"], built["data"], trainer, checkpoints, stop, compiled, precision)
+    built = _instantiate(recipe, recipe.sections, meta).as_dict()
+    present = {key: value for key, value in built.items() if value is not None}
+    return Parts(present.pop("model"), **present)
 
 
 def build_task(recipe: Recipe, meta: bool = False) -> AnyTask:

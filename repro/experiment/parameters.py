@@ -54,13 +54,10 @@ def published_count(recipe: Recipe) -> int | None:
     path = published_files().get(recipe.paper)
     if recipe.scale != "paper" or path is None:
         return None
-    for cell in recipe.config.get("reproduces") or ():
-        tables = read_yaml(path)["tables"]
-        rows = [row for table in tables if table["id"] == cell["table"] for row in table["rows"]]
-        for row in rows:
-            if row["id"] == cell["row"] and row["params"] is not None:
-                return int(row["params"])
-    return None
+    rows = {(table["id"], row["id"]): row for table in read_yaml(path)["tables"] for row in table["rows"]}
+    cells = recipe.config.get("reproduces") or ()
+    counts = (rows.get((cell["table"], cell["row"]), {}).get("params") for cell in cells)
+    return next((int(n) for n in counts if n is not None), None)
 
 
 def _size(module: nn.Module) -> int:

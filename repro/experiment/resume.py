@@ -24,11 +24,6 @@ class Resume:
     damaged: dict[Path, str] = field(default_factory=dict)
     later: list[Path] = field(default_factory=list)
 
-    @property
-    def unusable(self) -> list[Path]:
-        """Checkpoints that must not be found again."""
-        return [*self.damaged, *self.later]
-
 
 def find(saver: StepCheckpoints, max_steps: int) -> Resume:
     """The newest valid checkpoint from which the final model can still be made: an average, or the best so far.

@@ -139,7 +139,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     join_ranks(current.trainer)
     resume = by_rank_0(lambda: find(current.saver, current.steps))
     current.stamper.maker = made_by(known_at_start(current))
-    current.saver.resumed_from, current.saver.unusable = resume.step, resume.unusable
+    current.saver.resumed_from, current.saver.unusable = resume.step, [*resume.damaged, *resume.later]
     if resume.path is None:
         task, vocabulary = current.parts.task, vocabulary_hash(data)
         current.stamper.origin = begin_from(current.recipe, current.seed, task, vocabulary)

@@ -130,19 +130,15 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     torch.set_float32_matmul_precision(parts.matmul_precision)
     if parts.compile:
         compile_training(parts.task)
-    plan = parts.checkpoints or Checkpoints(every_steps=1000)
     folder = recipe.run_dir(seed)
     parts.data.seed = seed
     # A point for each that the record keeps, and often enough to follow a long run.
     events = EventLog(folder)
     curves = Curves(min(max(1, parts.trainer.get("max_steps", -1) // MAX_CURVE_POINTS), 50), events)
     files = DurableIO()
-    saver = StepCheckpoints(folder / "checkpoints", plan, files)
+    saver = StepCheckpoints(folder / "checkpoints", parts.checkpoints or Checkpoints(every_steps=1000), files)
     watchdog = Watchdog(stall_limit(), lambda message: run.fail(message, STALLED_S))
-    stopping = Stopping(request or StopRequest(), saver, events)
-    stamper = Stamper(recipe)
-    observer = Observer(curves, facts.peak_bytes)
-    ending, random = EarlyStop(parts.stop, curves), Randomness()
+    stamper, ending = Stamper(recipe), EarlyStop(parts.stop, curves)
     around = [
         PackedEvaluation(),
         watchdog,
@@ -152,10 +148,10 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         Progress(curves),
         Heartbeat(events),
         stamper,
-        random,
+        Randomness(),
         saver,
-        observer,
-        stopping,
+        Observer(curves, facts.peak_bytes),
+        Stopping(request or StopRequest(), saver, events),
     ]
     trainer = make_trainer(parts.trainer, around, folder, files)
     require_validation(parts)

@@ -99,7 +99,7 @@ class Trained:
 def find_run(word: str, scale: str | None, seed: int | None) -> Path:
     """The folder of a run with weights: given as a folder, a run id, or an experiment with scale and seed.
 
-    A finished run is preferred to one that has checkpoints only. Of several runs, stderr names the newest.
+    A finished run is preferred to one that has checkpoints only. Of several, the newest is taken, and stderr names it.
 
     Raises:
         UserError: there is none; names the command that makes one.
@@ -109,11 +109,14 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
             return folder
     pattern = f"{word}/{scale or '*'}/s{'*' if seed is None else seed}-*"
     for name in (MODEL_FILE, "checkpoints/step-*.ckpt") if _is_plain(word) else ():
-        if files := sorted(runs_dir().glob(f"{pattern}/{name}"), key=lambda p: p.stat().st_mtime):
-            newest = files[-1].parents[name.count("/")]
-            if len(files) > 1:
-                print(f"{len(files)} runs of {word}; the newest: {newest}", file=sys.stderr)
-            return newest
+        files = sorted(
+            runs_dir().glob(f"{pattern}/{name}"), key=lambda path: path.stat().st_mtime, reverse=True
+        )
+        folders = dict.fromkeys(path.parents[name.count("/")] for path in files)  # the newest first
+        if found := next((one for one in folders if name == MODEL_FILE or _saved(one)), None):
+            if len(folders) > 1:
+                print(f"{len(folders)} runs of {word}; taken: {found}", file=sys.stderr)
+            return found
     if word in experiments():
         raise UserError(
             f"{word} has no run with weights here{'' if seed is None else f' on seed {seed}'}; make one: "
@@ -143,9 +146,8 @@ def read_weights(folder: Path) -> tuple[Path, dict[str, Any]]:
         print(f"{folder} is not finished: weights of {path.name}", file=sys.stderr)
     loaded = checkpoint.read(path)
     if path.name != MODEL_FILE:
-        if (
-            checkpoint.STAMP not in loaded
-        ):  # Lightning lets no callback mark the best; those of the steps stand first
+        # Lightning lets no callback mark the best; those of the steps stand first
+        if checkpoint.STAMP not in loaded:
             loaded[checkpoint.STAMP] = checkpoint.read(saved[0], mmap=True).get(checkpoint.STAMP)
         begun = (event["config"]["recipe"] for event in read(folder / EVENTS_FILE) if "config" in event)
         loaded["config"] = next(begun, {})

@@ -75,9 +75,9 @@ def make_trainer(
     settings = dict(arguments)
     refuse_unsupported(settings)
     refuse_sharding(settings.get("strategy"))
-    settings["callbacks"] = [*(settings.get("callbacks") or []), *callbacks]
+    settings["callbacks"] = [*_listed(settings.get("callbacks")), *callbacks]
     settings |= interval_in_updates(settings)
-    settings["plugins"] = [*(settings.get("plugins") or []), files]
+    settings["plugins"] = [*_listed(settings.get("plugins")), files]
     if SLURMEnvironment.detect():  # Lightning's own requeue saves inside the handler, and can hang there
         settings["plugins"].append(SLURMEnvironment(auto_requeue=False))
     settings |= {
@@ -108,6 +108,11 @@ def interval_in_updates(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {"check_val_every_n_epoch": None, **count}
 
 
+def _listed(value: Any) -> list[Any]:
+    """Several objects, or one that Lightning takes by itself, or none."""
+    return [*value] if isinstance(value, list | tuple) else [] if value is None else [value]
+
+
 def refuse_unsupported(settings: dict[str, Any]) -> None:
     """Refuses arguments and callbacks under which a record would not describe its run.
 
@@ -129,7 +134,7 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
         raise UserError(f"trainer.val_check_interval is a number of updates, at least 1, not {interval!r}")
     if clip is not None and not 0 <= clip < math.inf:
         raise UserError(f"trainer.gradient_clip_val must be at least 0 and finite, not {clip}")
-    for callback in settings.get("callbacks") or ():
+    for callback in _listed(settings.get("callbacks")):
         bases = {base for base in type(callback).mro() if base.__module__.startswith("lightning.")}
         if bases - {*pl.Callback.mro()} and not isinstance(callback, SUPPORTED_CALLBACKS):
             raise UserError(

@@ -108,7 +108,7 @@ def submit(
 def locked(folder: Path) -> Iterator[None]:
     """Locks the ledger: a second process waits, and then sees what the first has submitted."""
     with writing(folder):
-        _make_folder(folder)
+        make_folder(folder)
         file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
     with file:
         if not lock(file):
@@ -117,7 +117,7 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _make_folder(folder: Path) -> None:
+def make_folder(folder: Path) -> None:
     """Makes a folder for this user alone, or for the group that shares ``$REPRO_RUNS``."""
     shared = queue.is_shared()
     with contextlib.suppress(FileExistsError):  # of another's first submission at the same moment
@@ -167,9 +167,9 @@ def carry_out(plan: Plan) -> Submission:
         gpus=plan.profile.nodes * plan.profile.gpus_per_node,
     )
     try:
-        _make_folder(folder)
+        make_folder(folder)
         (folder / "logs").mkdir()  # Slurm ends a job silently that cannot open its log
-        _make_folder(ledger_dir() / SNAPSHOTS)
+        make_folder(ledger_dir() / SNAPSHOTS)
         link_snapshot(folder, files)
         write_submission(entry)
     except BaseException:

@@ -51,9 +51,9 @@ class Synced:
 
 def waits(folder: Path) -> bool:
     """Whether a run has rows, and W&B was not disabled when it was started."""
-    if note_of(folder):
-        return True
     events = read(folder / EVENTS_FILE)
+    if events and note_of(folder):
+        return True
     starts = [event for event in events if event.get("state") == "starting" and "run" in event]
     return bool(starts) and starts[-1].get("wandb") != "disabled" and bool(rows_of(events))
 
@@ -98,19 +98,13 @@ def _call(folder: Path, limit_s: float, *options: str) -> int:
         child.wait()
 
 
-def watch(
-    find: Callable[[], Mapping[str, Path]],
-    seconds: float,
-    report: Callable[[Synced], object],
-    pause: Callable[[float], None] = time.sleep,
-) -> None:
+def watch(find: Callable[[], Mapping[str, Path]], seconds: float, report: Callable[[Synced], object]) -> None:
     """Repeats sending new rows of runs until Ctrl-C.
 
     Args:
         find: returns the runs and their folders, called in each round.
         seconds: between two rounds.
         report: is given each outcome by which something was sent or failed.
-        pause: waits; replaced by tests.
     """
     with contextlib.suppress(KeyboardInterrupt):
         while True:
@@ -118,4 +112,4 @@ def watch(
                 outcome = sync(run, folder, running_too=True)
                 if outcome.sent or outcome.state == "missing":
                     report(outcome)
-            pause(seconds)
+            time.sleep(seconds)

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Interrupted, ReproError, UserError
 from repro.paths import data_dir
 from repro.record import INSTRUCTIONS, RunRecord, read_records
@@ -99,17 +101,10 @@ def rerun(record: RunRecord, checkout: Path, loud: bool) -> RunRecord | str:
 def missing_packages(tree: Path) -> list[str]:
     """The packages that the lock file of a tree pins and that are not installed."""
     lock = tree / "requirements.lock"
-    pins = (
-        re.findall(r"^([\w.-]+)==\S+$", lock.read_text(encoding="utf-8"), re.MULTILINE)
-        if lock.exists()
-        else []
-    )
-    installed = {_normal(one.name) for one in metadata.distributions()}
-    return [pin for pin in pins if _normal(pin) not in installed]
-
-
-def _normal(package: str) -> str:
-    return re.sub(r"[-_.]+", "-", package).lower()
+    text = lock.read_text(encoding="utf-8") if lock.exists() else ""
+    pins = re.findall(r"^([\w.-]+)==\S+$", text, re.MULTILINE)
+    installed = {canonicalize_name(one.name) for one in metadata.distributions()}
+    return [pin for pin in pins if canonicalize_name(pin) not in installed]
 
 
 def _command(*words: str) -> list[str]:
@@ -185,7 +180,6 @@ def environment(record: RunRecord, tree: Path) -> dict[str, str]:
     if "threads" in hardware:
         env["OMP_NUM_THREADS"] = str(hardware["threads"])
     for library, value in hardware.get("instructions", {}).items():
-        env[INSTRUCTIONS[library]] = {"default": ""}.get(
-            value, value.lower() if library == "torch" else value
-        )
+        limit = "" if value == "default" else value
+        env[INSTRUCTIONS[library]] = limit.lower() if library == "torch" else limit
     return {key: value for key, value in env.items() if value or key == "CUDA_VISIBLE_DEVICES"}

@@ -29,7 +29,7 @@ def break_(folder: Path, step: int) -> None:
 
 def test_nothing_there_is_a_beginning(tmp_path: Path) -> None:
     result = find(saver_of(tmp_path, []), 100)
-    assert (result.path, result.step, result.unusable) == (None, 0, [])
+    assert (result.path, result.step, result.damaged, result.later) == (None, 0, {}, [])
 
 
 def test_the_newest_sound_one_is_found_and_damaged_ones_are_named(tmp_path: Path) -> None:

@@ -356,6 +356,7 @@ def test_validation_intervals_count_updates(tmp_path: Path) -> None:
         ({"fast_dev_run": True}, ("trainer.fast_dev_run", "max_steps 2")),
         ({"accumulate_grad_batches": 0}, ("trainer.accumulate_grad_batches", "at least 1", "0")),
         ({"callbacks": [DeviceStatsMonitor()]}, ("DeviceStatsMonitor", "not supported")),
+        ({"callbacks": DeviceStatsMonitor()}, ("DeviceStatsMonitor", "not supported")),
         ({"callbacks": [EarlyStopping("val/loss")]}, ("EarlyStopping", "stop")),
         ({"callbacks": [EMAWeightAveraging()]}, ("EMAWeightAveraging", "checkpoints")),
         ({"callbacks": [Averaging()]}, ("Averaging", "checkpoints")),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from repro.errors import UserError
 from repro.experiment.build import build_task
 from repro.experiment.run import run
 from repro.experiment.session import MODEL_FILE
@@ -49,7 +50,13 @@ def test_of_several_runs_the_newest_is_found_and_named(
         file.parent.mkdir(parents=True)
         file.touch()
         os.utime(file, (9 - age, 9 - age))
+    damaged = files[0].parents[1] / "s3-0123" / "checkpoints"
+    damaged.mkdir(parents=True)
+    for step in (2, 3):
+        (damaged / f"step-{step:08}.ckpt").touch()
+    with pytest.raises(UserError, match="no run"):
+        find_run(TINY, "cpu", 3)
     assert find_run(TINY, "cpu", 2) == files[1].parent
     assert capsys.readouterr().err == ""
     assert find_run(TINY, None, None) == files[0].parent
-    assert capsys.readouterr().err == f"2 runs of {TINY}; the newest: {files[0].parent}\n"
+    assert capsys.readouterr().err == f"2 runs of {TINY}; taken: {files[0].parent}\n"

@@ -3,11 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from repro.events import EventLog, encode
-from repro.mirror import environment
+from repro.mirror import NOTE_FILE, environment
 from repro.mirror import sync as syncing
 from repro.mirror.sync import Synced, sync, waits, watch
 from tests.mirror.conftest import FIRST, NAME, RUN, begin_again, end, put
@@ -77,9 +78,13 @@ def test_runs_without_rows_and_runs_without_wandb_wait_for_nothing(log: EventLog
     put(other, 1)
     assert not waits(other.path.parent)
     assert not waits(tmp_path)
+    (tmp_path / NOTE_FILE).write_text('{"url": "u", "rows": 3, "bytes": 10}')
+    assert not waits(tmp_path), "its events are gone"
 
 
-def test_watching_follows_a_run_until_it_ends(log: EventLog, server: WandbServer) -> None:
+def test_watching_follows_a_run_until_it_ends(
+    log: EventLog, server: WandbServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     displayed: list[Synced] = []
     states: list[list[int]] = []
 
@@ -93,7 +98,8 @@ def test_watching_follows_a_run_until_it_ends(log: EventLog, server: WandbServer
             raise KeyboardInterrupt
 
     put(log, 1, 2)
-    watch(lambda: {NAME: log.path.parent}, 5, displayed.append, pause)
+    monkeypatch.setattr(syncing, "time", SimpleNamespace(sleep=pause))
+    watch(lambda: {NAME: log.path.parent}, 5, displayed.append)
     assert states == [[1, 2], [1, 2, 3], [1, 2, 3]]
     assert [(one.state, one.sent) for one in displayed] == [("complete", 2), ("complete", 1)]
     assert server.exits == {RUN: 0}

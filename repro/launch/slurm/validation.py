@@ -18,7 +18,7 @@ from repro.yamls import parse_yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
 FOLDER = re.compile(r"/[A-Za-z0-9._@/+=,:~-]*")
-SETTING = re.compile(r"compile|matmul_precision|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")
+SETTING = re.compile(r"compile|matmul_precision|stop|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
 SHORTEST_SECRET = 8  # characters; shorter values ("1", "none") would be found in any text
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")

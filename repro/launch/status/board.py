@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TextIO
 
 from tabulate import tabulate
 
@@ -80,12 +79,11 @@ def page(survey: Survey) -> list[str]:
     return lines[1:] or ["no runs; `repro submit` or `repro run` starts one"]
 
 
-def show(survey: Survey, out: TextIO | None = None) -> None:
+def show(survey: Survey) -> None:
     """Prints the page, cut to the width of a terminal, and on stderr facts that could not be determined."""
-    out = out or sys.stdout
     warn(survey.notes)
-    width = shutil.get_terminal_size()[0] if _is_terminal(out) else None
-    print("\n".join(line[:width] for line in page(survey)), file=out, flush=True)
+    width = shutil.get_terminal_size()[0] if _is_terminal() else None
+    print("\n".join(line[:width] for line in page(survey)), flush=True)
 
 
 def warn(notes: Sequence[str]) -> None:
@@ -94,37 +92,29 @@ def warn(notes: Sequence[str]) -> None:
         print(f"repro: {note}", file=sys.stderr)
 
 
-def watch(
-    read: Callable[[], Survey],
-    seconds: float,
-    out: TextIO | None = None,
-    pause: Callable[[float], None] = time.sleep,
-) -> None:
+def watch(read: Callable[[], Survey], seconds: float) -> None:
     """Repeats the page until every run has ended or Ctrl-C: in place on a terminal, else in blocks.
 
     Args:
         read: asks anew.
         seconds: between two looks.
-        out: where to; stdout by default.
-        pause: waits; replaced by tests.
     """
-    out = out or sys.stdout
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             survey = read()
             is_over = all(row.ended for row in survey.rows)
             head = f"{datetime.now(UTC):%H:%M:%S} UTC, every {seconds:g} s, Ctrl-C to leave"
             lines = ["", head, *survey.notes, "", *page(survey)]
-            if _is_terminal(out):
+            if _is_terminal():
                 width, height = shutil.get_terminal_size()
                 shown = lines if is_over else lines[: height - 1]  # more would scroll
                 lines = [line[:width] for line in shown]
-                out.write(_REDRAW)
-            print("\n".join(lines), file=out, flush=True)
+                print(_REDRAW, end="")
+            print("\n".join(lines), flush=True)
             if is_over:
                 return
-            pause(seconds)
+            time.sleep(seconds)
 
 
-def _is_terminal(out: TextIO) -> bool:
-    return out.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+def _is_terminal() -> bool:
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"

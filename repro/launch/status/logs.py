@@ -145,16 +145,13 @@ def require_log_to_come(entry: RunEntry) -> None:
         )
 
 
-def follow(
-    entry: RunEntry, write: Writer, lines: int | None = None, pause: Callable[[float], None] = time.sleep
-) -> None:
+def follow(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
     """Writes a task's log as it grows, until the task is known to have left the queue, or Ctrl-C.
 
     Args:
         entry: the task.
         write: takes text.
         lines: how many of the existing lines are written; None: all.
-        pause: waits; replaced by tests.
 
     Raises:
         ReproError: as :func:`print_log`.
@@ -167,8 +164,8 @@ def follow(
         while looks % ASK_EVERY or is_queued(entry) is not False:
             write(tail.read() or "")
             looks += 1
-            pause(POLL)
-        pause(POLL)  # what a node wrote last may take a moment to be seen here
+            time.sleep(POLL)
+        time.sleep(POLL)  # what a node wrote last may take a moment to be seen here
         write(tail.read(last=True) or "")
         if not tail.path.exists():
             require_log_to_come(entry)

@@ -65,7 +65,8 @@ def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
         groups[next((name for name, states in _GROUPS.items() if row.state in states), "failed")].append(row)
     took: dict[str, list[float]] = {}
     for row in groups["done"]:
-        took.setdefault(row.run.rpartition("/")[0], []).append(row.wall_s or 0)
+        if row.wall_s is not None:  # else its record cannot be read
+            took.setdefault(row.run.rpartition("/")[0], []).append(row.wall_s)
     expected = cache(_expected)
     running = [_needs(row, took, expected) for row in groups["running"]]
     queued = [_needs(row, took, expected) for row in groups["queued"]]

@@ -18,7 +18,9 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "value"), [("compile", "true"), ("matmul_precision", '"high"')])
+@pytest.mark.parametrize(
+    ("key", "value"), [("compile", "true"), ("matmul_precision", '"high"'), ("stop", "null")]
+)
 def test_some_settings_have_no_dot(key: str, value: str) -> None:
     word = validation.setting(key, parse_yaml(value, key))
     assert word == f"--{key}={value}"

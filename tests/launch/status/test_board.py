@@ -3,6 +3,7 @@
 import io
 import os
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,11 +61,11 @@ LONG = [
 ]  # fmt: skip
 
 
-def test_a_pipe_gets_everything() -> None:
-    out = io.StringIO()
-    show(Survey(LONG), out)
-    assert f"{LONG[0].run}  training" in out.getvalue()
-    assert out.getvalue().count(URL) == 2
+def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    show(Survey(LONG))
+    text = capsys.readouterr().out
+    assert f"{LONG[0].run}  training" in text
+    assert text.count(URL) == 2
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,10 @@ class Script:
         return self.surveys.pop(0)
 
     def play(self, out: io.StringIO) -> str:
-        watch(self.look, 3, out, self.pauses.append)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(board, "time", SimpleNamespace(sleep=self.pauses.append))
+            patch.setattr("sys.stdout", out)
+            watch(self.look, 3)
         return out.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,8 +158,9 @@ def test_no_log_yet(entry: RunEntry, slurm: FakeSlurm) -> None:
     assert screen.text == "12_0: queued, no output yet\n"
 
 
-def test_no_log_ever(entry: RunEntry, slurm: FakeSlurm) -> None:
-    for act in (print_log, lambda *words: follow(*words, pause=lambda seconds: None)):
+def test_no_log_ever(entry: RunEntry, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "POLL", 0.0)
+    for act in (print_log, follow):
         with pytest.raises(ReproError, match="left the queue without output") as caught:
             act(entry, Screen())
         assert caught.value.exit_code == 1
@@ -174,7 +176,8 @@ def play(entry: RunEntry, steps: list[Callable[[], object]], lines: int | None =
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "is_queued", lambda entry: bool(steps))
-        follow(entry, screen, lines, pause)
+        patch.setattr(logs, "time", SimpleNamespace(sleep=pause))
+        follow(entry, screen, lines)
     assert steps == []
     return screen.text
 
@@ -212,14 +215,20 @@ def test_following_starts_with_the_last_lines(entry: RunEntry) -> None:
     assert play(entry, [append(log_of(entry), b"d\n")], lines=1) == "c\nd\n"
 
 
-def test_what_comes_with_the_end_of_the_job_is_shown(entry: RunEntry) -> None:
+def test_what_comes_with_the_end_of_the_job_is_shown(
+    entry: RunEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_of(entry).write_bytes(b"a\n")
     screen = Screen()
-    follow(entry, screen, None, lambda seconds: append(log_of(entry), b"last words\n")())
+    end = append(log_of(entry), b"last words\n")
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=lambda seconds: end()))
+    follow(entry, screen)
     assert screen.text == "a\nlast words\n"
 
 
-def test_following_asks_slurm_seldom(entry: RunEntry, slurm: FakeSlurm) -> None:
+def test_following_asks_slurm_seldom(
+    entry: RunEntry, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log_of(entry).write_bytes(b"a\n")
     slurm.queue(queued("12_0", "RUNNING", NAME))
     pauses = 0
@@ -230,12 +239,15 @@ def test_following_asks_slurm_seldom(entry: RunEntry, slurm: FakeSlurm) -> None:
         if pauses == 45:
             slurm.queue()
 
-    follow(entry, Screen(), pause=pause)
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=pause))
+    follow(entry, Screen())
     assert len(slurm.calls("squeue")) == 4
     assert pauses == 61
 
 
-def test_following_goes_on_where_the_queue_cannot_be_asked(entry: RunEntry, slurm: FakeSlurm) -> None:
+def test_following_goes_on_where_the_queue_cannot_be_asked(
+    entry: RunEntry, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (slurm.folder / "squeue").unlink()
     log_of(entry).write_bytes(b"a\n")
     pauses = 0
@@ -247,5 +259,6 @@ def test_following_goes_on_where_the_queue_cannot_be_asked(entry: RunEntry, slur
             raise KeyboardInterrupt
 
     screen = Screen()
-    follow(entry, screen, pause=pause)  # ends by Ctrl-C, and that is no error
+    monkeypatch.setattr(logs, "time", SimpleNamespace(sleep=pause))
+    follow(entry, screen)  # ends by Ctrl-C, and that is no error
     assert (screen.text, pauses) == ("a\n", 50)

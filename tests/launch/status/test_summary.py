@@ -66,6 +66,8 @@ def test_what_nothing_tells_is_unknown(world: World) -> None:
     recipe = RunState("alpha/base/paper/s1-0123abcd", "queued", gpus=8)
     assert summarise([recipe], NOW).seconds_left == 12 * HOUR, "as the recipe expects"
     assert summarise([recipe], NOW).gpu_hours_left == 96
+    unread = RunState("alpha/base/paper/s2-0123abcd", "done", gpus=8)
+    assert summarise([unread, recipe], NOW).seconds_left == 12 * HOUR, "not no time, as a record without one"
 
 
 def test_a_row_knows_its_gpus_and_their_hours(submitted: Submission, slurm: FakeSlurm) -> None:

@@ -11,7 +11,9 @@ from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.queue import call_slurm, complaint
 from repro.launch.slurm.render import current_places, render_script
 from repro.launch.slurm.sbatch import environment
-from repro.launch.slurm.snapshot import link_snapshot, read_sources
+from repro.launch.slurm.snapshot import SNAPSHOTS, link_snapshot, read_sources
+from repro.launch.status.ledger import ledger_dir
+from repro.launch.submit import locked, make_folder
 
 PATIENCE_S = 1800.0  # the job may wait for nodes
 NAME = "doctor"
@@ -58,9 +60,12 @@ def meet(cluster: str) -> list[str]:
     profile = load_profile(cluster)
     places = current_places(NAME)
     folder = places.submission
-    shutil.rmtree(folder, ignore_errors=True)
-    (folder / "logs").mkdir(parents=True)
-    link_snapshot(folder, read_sources()[0])
+    with locked(ledger_dir()):
+        shutil.rmtree(folder, ignore_errors=True)
+        for made in (folder, ledger_dir() / SNAPSHOTS):
+            make_folder(made)
+        (folder / "logs").mkdir()
+        link_snapshot(folder, read_sources()[0])
     script = folder / "meeting.sbatch"
     write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, rank=RANK).encode())
     words = ["sbatch", "--wait", "--parsable", str(script)]
