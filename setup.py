@@ -9,6 +9,7 @@ from setuptools.command.build_py import build_py
 # What MANIFEST.in lists, too.
 SHARED = (
     "configs",
+    "results/competence.json",
     "results/parity.json",
     "results/sizes.json",
     "results/published",

@@ -20,7 +20,7 @@ from tests.workshop import PROJECT
 
 pytestmark = pytest.mark.slow
 SOURCES = (
-    "repro", "configs", "slurm", "results/parity.json", "results/sizes.json",
+    "repro", "configs", "slurm", "results/competence.json", "results/parity.json", "results/sizes.json",
     "results/published", "results/runs", "results/tests",
     "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE", "requirements.lock",
 )  # fmt: skip

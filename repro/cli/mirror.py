@@ -84,7 +84,7 @@ def make_dashboard(args: argparse.Namespace) -> None:
     from repro.mirror.api import connect, plainly
 
     entity, project = _place(args.entity, args.project)  # before the import, whose library may be missing
-    from repro.report.dashboard import CAMPAIGN, Board, outline, publish, publish_campaign
+    from repro.report.dashboard import CAMPAIGN, Board, outline, publish
 
     board = Board.read(args.paper, entity, project) if args.paper else None
     if args.dry_run:
@@ -92,11 +92,9 @@ def make_dashboard(args: argparse.Namespace) -> None:
         return
     api = connect()
     with plainly(f"dashboard of {args.paper or project}"):
-        place = _entity(api, entity), project
-        if board:
-            saved = publish(Board(board.evidence, *place), api, runs_dir() / ADDRESSES)
-        else:
-            saved = [publish_campaign(*place, api, runs_dir() / ADDRESSES)]
+        entity = _entity(api, entity)
+        board = board and dataclasses.replace(board, entity=entity)
+        saved = publish(board, entity, project, api, runs_dir() / ADDRESSES)
     for item in saved:
         print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")
 

@@ -120,7 +120,7 @@ def parse_overrides(
         key, equals, text = word[2:].partition("=")
         if not equals:
             text = next(words, "")
-            if not text:
+            if not text or text.startswith("--"):
                 raise UserError(f"{word} needs a value")
         pairs.append((key, parse_yaml(text, word)))
     return pairs

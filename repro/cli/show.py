@@ -192,7 +192,10 @@ def unfinished(folder: Path) -> RunRecord | None:
     facts = next((event["config"] for event in reversed(log) if "config" in event), None)
     if not state or facts is None:
         return None
-    curves = {name: thin(points) for name, points in events.curves(log).items()}
+    curves = {
+        name: [[step, value if math.isfinite(value) else None] for step, value in thin(points)]
+        for name, points in events.curves(log).items()
+    }
     experiment, scale, _ = state["run"].rsplit("/", 2)
     last = {name: points[-1][1] for name, points in curves.items() if name.startswith("val/")}
     known = ("seed", "commit", "dirty", "data", "start_from", "versions", "hardware", "precision")
@@ -200,7 +203,7 @@ def unfinished(folder: Path) -> RunRecord | None:
         **{name: facts[name] for name in known}, experiment=experiment, scale=scale, run_id=state["run"], command="",
         config=facts["recipe"], config_hash=facts["hash"], parameters=0, steps=state["step"],
         tokens=int(state.get("tokens") or 0), wall_seconds=events.seconds(log), gpu_hours=0.0, peak_bytes=0,
-        metrics=[Measurement(name, value, "", "val") for name, value in last.items() if math.isfinite(value)],
+        metrics=[Measurement(name, value, "", "val") for name, value in last.items() if value is not None],
         overrides=facts.get("overrides", []), curves=curves, checkpoint_sha256=None, outputs_sha256=None,
         finished=f"not yet: {state['state']}, step {state['step']} of {state.get('max_steps')}",
         deviations=list(facts["recipe"].get("deviations") or ()),

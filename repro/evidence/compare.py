@@ -166,19 +166,10 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     selection = comparison.selections[goal.experiment, goal.scale]
     numbers = sample(goal.measured, selection)
-    notes = (*selection.notes, *numbers.notes)
-    updates = min((record.steps for record in numbers.records), default=0)
-    return _judged(comparison, entry, goal, numbers, notes, updates)
+    return _judged(comparison, entry, goal, numbers, (*selection.notes, *numbers.notes))
 
 
-def _judged(
-    comparison: Comparison,
-    entry: Entry,
-    goal: Goal,
-    sample: Sample,
-    notes: tuple[str, ...],
-    updates: int = 0,
-) -> Cell:
+def _judged(comparison: Comparison, entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...]) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
         return Cell(goal, sample, "not run", "", None, notes)
@@ -196,6 +187,7 @@ def _judged(
     if not sample.clean:
         return Cell(goal, sample, "open", "not all commits are clean", difference, notes)
     scores = {record.seed: m.value for record, m in sample.measured}
+    updates = min(record.steps for record in sample.records)
     seeds = comparison.recipes[goal.experiment, goal.scale].seeds
     verdict = judge_number(scores, published, rules, entry.metric, updates, seeds)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

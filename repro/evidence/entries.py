@@ -55,11 +55,6 @@ class Entry:
         return self.row.values.get(self.metric.name) if self.metric else None
 
     @property
-    def unconfirmed(self) -> bool:
-        """True where the published number could not be checked against the paper."""
-        return self.metric is not None and self.metric.name in self.row.unconfirmed
-
-    @property
     def rules(self) -> Rules | None:
         """The rules by which the number is judged; None for a row without numbers."""
         return self.row.rules[self.metric.name] if self.metric else None

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from repro.errors import UserError
 from repro.evidence.judging.judge import RATE, PublishedRows
@@ -21,10 +21,19 @@ from repro.seeds import TUNING, parse_seeds
 from repro.yamls import Config, short
 
 BUDGET = 20.0  # core-hours a row; a test that costs less is not out of reach
-Seeds = Annotated[
+
+
+def _judged(seeds: tuple[int, ...]) -> tuple[int, ...]:
+    if max(seeds, default=0) >= TUNING:
+        raise ValueError(f"seeds from {TUNING} on are for tuning; name lower ones")
+    return seeds
+
+
+AnySeeds = Annotated[
     tuple[int, ...],
     BeforeValidator(lambda text: parse_seeds(str(text)) if isinstance(text, str | int) else text),
 ]
+Seeds = Annotated[AnySeeds, AfterValidator(_judged)]
 
 
 class RowRuns(Model):
@@ -91,7 +100,7 @@ class Sweep(Model):
     key: Text
     values: Annotated[tuple[float, ...], Field(min_length=3)]
     updates: int | None = Field(None, ge=1)
-    seeds: Seeds = (TUNING,)
+    seeds: AnySeeds = (TUNING,)
 
     @model_validator(mode="after")
     def _tunes(self) -> Self:
@@ -161,9 +170,6 @@ class FairTest(Model):
             raise ValueError(f"{self.name}: extended_to must hold the seeds {self.seeds} and more")
         if self.extended_to and all(run.seeds for run in self.rows.values()):
             raise ValueError(f"{self.name}: extended_to extends no row, as every row has its own seeds")
-        for row in self.rows:
-            if max(self.seeds_of(row)) >= TUNING:
-                raise ValueError(f"{self.name}: seeds from {TUNING} on are for tuning; name lower ones")
         if self.margin and not self.margin.reason:
             raise ValueError(f"{self.name}: the margin of a test needs `reason: ...`")
         if self.settled.within is None and not self.curve_is_own:

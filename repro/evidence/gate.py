@@ -277,10 +277,11 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(seeds.values()) for value, seeds in scores.items()}
-    best = (min if is_lower(test.settled_curve) else max)(means, key=lambda value: means[value])
-    if chosen == {best}:
+    best = (min if is_lower(test.settled_curve) else max)(means.values())
+    tied = [value for value, mean in means.items() if mean == best]
+    if len(chosen) == 1 and chosen <= {*tied}:
         return ""
-    return f"{row.name}: {sweep.key} is {', '.join(sorted(map(str, chosen)))}, the best was {best:g}"
+    return f"{row.name}: {sweep.key} is {', '.join(sorted(map(str, chosen)))}, the best was {tied[0]:g}"
 
 
 def _fixed(record: RunRecord, sweep: Sweep) -> Config:

@@ -5,7 +5,6 @@ Its lines are those of :mod:`repro.ledger`.
 
 import contextlib
 import hashlib
-import subprocess
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +26,7 @@ from repro.recipe import (
     signature_hash,
 )
 from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
-from repro.source import is_snapshot
+from repro.source import git, is_snapshot
 
 SHOWN_KEYS = 3  # of a superseded record's differences
 CLAIM, EXTENDED = "/claim", "/extended"  # ends of the paths of declarations; see :func:`declaration`
@@ -262,12 +261,8 @@ def _find(runs: Path, name: str) -> str:
 
 def _committed(runs: Path) -> set[str]:
     """Returns every line that the ledger had in a commit up to HEAD; none outside a checkout or without git."""
-    command = ["git", "-C", str(runs.parent), *_HISTORY, f"{runs.name}/{LEDGER}"]
-    try:
-        done = subprocess.run(command, capture_output=True, check=False)
-    except OSError:
-        return set()
-    text = done.stdout.decode("utf-8", errors="replace") if done.returncode == 0 else ""
+    history = git(runs.parent, *_HISTORY, f"{runs.name}/{LEDGER}") or b""
+    text = history.decode("utf-8", errors="replace")
     return {line[1:] for line in text.split("\n") if line.startswith("+") and not line.startswith("+++ ")}
 
 

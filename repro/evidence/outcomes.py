@@ -136,9 +136,7 @@ class Tested:
 def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]:
     """The file of a paper's tests and the outcome of each."""
     tests = load_tests(paper)
-    total: dict[str, int] = {}
-    for test in tests.tests:
-        total[test.claim] = test.attempt
+    total = {test.claim: test.attempt for test in tests.tests}  # the last one counts
     return tests, [_tested(comparison, paper, test, total[test.claim]) for test in tests.tests]
 
 

@@ -90,11 +90,6 @@ class Derivation(Model):
             raise ValueError(f"`per` divides nothing of a {self.take}")
         return self
 
-    @property
-    def references(self) -> list[Reference]:
-        """The numbers from which it is computed."""
-        return [ref for ref in (self.of, self.reaches, self.over) if ref is not None]
-
     def __str__(self) -> str:
         parts = [f"{self.take} of {'/'.join(self.of)}"]
         parts += [f"reaches {'/'.join(self.reaches)}"] if self.reaches else []
@@ -266,16 +261,12 @@ class PublishedTable(Model):
         return {**raw, "metrics": metrics, "rows": _by_id(rows, f"row of {raw['id']}")}
 
     @model_validator(mode="after")
-    def _ours_are_of_the_table(self) -> Self:
+    def _fits(self) -> Self:
         for one in self.ours:
             if one.row is not None:
                 require(one.row, self.rows, f"ours: {self.id} has no row")
             for name in one.measured:
                 require(name, self.metrics, f"ours: {self.id} has no metric")
-        return self
-
-    @model_validator(mode="after")
-    def _rules_fit(self) -> Self:
         for row in self.rows.values():
             for name in (*row.values, *row.unconfirmed):
                 require(name, self.metrics, f"row {row.id}: {self.id} has no metric")
@@ -439,7 +430,7 @@ class Paper(Model):
             raise ValueError(f"{place}: that number is itself the same as another; name the other")
 
     def _check_derived(self, derived: Derivation, kind: str, place: str) -> None:
-        for reference in derived.references:
+        for reference in filter(None, (derived.of, derived.reaches, derived.over)):
             self._refer(reference, f"{place}: {'/'.join(reference)}")
         source = self.tables[derived.of[0]].metrics[derived.of[2]]
         timed = derived.take in TIMES or source.rules.kind == "timed"

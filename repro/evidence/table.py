@@ -109,7 +109,7 @@ def numbers(entry: Entry) -> list[dict[str, Any]]:
         "unit": metric.unit if metric else None,
         "better": metric.better if metric else None,
         "published": entry.published,
-        "unconfirmed": entry.unconfirmed,
+        "unconfirmed": metric is not None and metric.name in entry.row.unconfirmed,
         "class": rules.kind if rules else None,
         "margin": str(rules.margin) if rules and rules.margin else None,
         "updates": rules.updates if rules else None,

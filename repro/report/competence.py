@@ -2,7 +2,7 @@
 
 import json
 
-from repro.paths import results_dir
+from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 
 FILE = "competence.json"
@@ -15,8 +15,8 @@ def simple_methods(record: RunRecord, measured: str) -> list[tuple[str, float]]:
         record: of a run.
         measured: name of the measurement.
     """
-    path, data = results_dir() / FILE, record.data.get("manifest_sha256")
-    if data is None or not path.is_file():
+    path, data = files_in(results_dirs(), FILE).get(FILE), record.data.get("manifest_sha256")
+    if data is None or path is None:
         return []
     every = json.loads(path.read_bytes())
     rows = [row for row in every if (row["data_sha256"], row["measured"]) == (data, measured)]

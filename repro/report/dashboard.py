@@ -196,56 +196,41 @@ def campaign(entity: str, project: str) -> ws.Workspace:
     )
 
 
-def publish_campaign(entity: str, project: str, api: Api, addresses: Path) -> Saved:
-    """Saves the workspace of :func:`campaign`; otherwise as :func:`publish`."""
-    known, key = _known(entity, project, api, addresses), f"{entity}/{project}"
-    before = dict(known.get(key, {}))
-    known[key] = {"workspace": _save_workspace(campaign(entity, project), before)}
-    _write(addresses, known)
-    return Saved("workspace", known[key]["workspace"], before != known[key])
-
-
-def publish(board: Board, api: Api, addresses: Path) -> list[Saved]:
-    """Saves a workspace and a report. Later calls keep their addresses, by which the library finds them.
+def publish(board: Board | None, entity: str, project: str, api: Api, addresses: Path) -> list[Saved]:
+    """Saves a paper's workspace and report. Later calls keep their addresses, by which the library finds them.
 
     Args:
-        board: with an entity.
+        board: of the paper; None saves the workspace of :func:`campaign` alone.
+        entity: user or team.
+        project: of the runs; it is made if it is not there.
         api: W&B's public API.
         addresses: the file with the addresses of what was saved.
 
     Raises:
         Exception: whatever W&B's library raises.
     """
-    known = _known(board.entity, board.project, api, addresses)
-    key = f"{board.entity}/{board.project}/{board.paper.key}"
-    before = dict(known.get(key, {}))
-    known[key] = before | {"workspace": _save_workspace(board.workspace(), before)}
-    _write(addresses, known)
-    report = board.report(known[key]["workspace"])
-    with contextlib.suppress(ValueError, TypeError, KeyError):
-        head, _, name = before["report"].partition("/reports/")
-        place = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
-        report = _updated(wr.Report.from_url(place), report, "title description width blocks")
-    known[key]["report"] = report.save().url
-    _write(addresses, known)
-    urls = {kind: known[key][kind] for kind in ("workspace", "report")}
-    return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
-
-
-def _known(entity: str, project: str, api: Api, addresses: Path) -> dict[str, Any]:
-    """The addresses of what was saved; makes the project if it is not there."""
     if project not in {existing.name for existing in api.projects(entity)}:
         api.create_project(project, entity)
-    return json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
-
-
-def _save_workspace(workspace: ws.Workspace, before: Mapping[str, str]) -> str:
-    """Saves a workspace in place of the one before; returns its address."""
+    known: dict[str, Any] = json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
+    key = f"{entity}/{project}/{board.paper.key}" if board else f"{entity}/{project}"
+    before = dict(known.get(key, {}))
+    workspace = board.workspace() if board else campaign(entity, project)
     with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
-        workspace = _updated(
-            ws.Workspace.from_url(before["workspace"]), workspace, "name sections settings runset_settings"
-        )
-    return str(workspace.save().url)
+        old = ws.Workspace.from_url(before["workspace"])
+        workspace = _updated(old, workspace, "name sections settings runset_settings")
+    urls = {"workspace": str(workspace.save().url)}
+    known[key] = before | urls
+    _write(addresses, known)
+    if board:
+        report = board.report(urls["workspace"])
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            head, _, name = before["report"].partition("/reports/")
+            place = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
+            report = _updated(wr.Report.from_url(place), report, "title description width blocks")
+        urls["report"] = report.save().url
+        known[key] |= urls
+        _write(addresses, known)
+    return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
 
 
 def comparison_report(

@@ -44,6 +44,7 @@ def run_tiny(*more: str, name: str = TINY) -> tuple[str, ...]:
         (("config", TINY, "--optim.lr", "3"), ("--optim.lr", "trainer, model, data, checkpoints")),
         (("config", TINY, "--model.net.d_model.x", "3"), (f"{NET}".split(".")[0], "is a value", "'x'")),
         (("config", TINY, "--model.net.d_model"), ("--model.net.d_model needs a value",)),
+        (("config", TINY, "--model.net.d_model", "--model.net.d_ff", "8"), ("--model.net.d_model needs a value",)),
         (("config", TINY, "--model.net.d_model", "[1"), ("--model.net.d_model",)),
         (("show", "nope"), ("'nope'", "repro run")),
         (("show", "a", "b", "c"), ("one run or two, not 3",)),

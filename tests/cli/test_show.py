@@ -32,6 +32,17 @@ def test_a_run_without_a_record_is_shown_from_its_events(own_run: TrainedRun) ->
     assert seen["metrics"][0]["value"] == seen["curves"][seen["metrics"][0]["name"]][-1][1]
 
 
+def test_a_run_without_a_record_whose_curve_ends_in_no_number_is_shown(own_run: TrainedRun) -> None:
+    lose_record(own_run)
+    with (own_run.folder / "events.jsonl").open("a") as file:
+        file.write('{"t": 1, "step": 2, "kind": "val", "val/loss": NaN, "val/ppl": Infinity}\n')
+    assert call("show", own_run.run_id).code == 0
+    assert call("plot", own_run.run_id).code == 0
+    (seen,) = call("show", own_run.run_id, "--json").json()
+    assert seen["curves"]["val/loss"][-1][1] is None
+    assert not {"val/loss", "val/ppl"} & {m["name"] for m in seen["metrics"]}
+
+
 @pytest.mark.parametrize(("suffix", "begins"), [(".svg", b"<svg"), (".png", b"\x89PNG"), (".pdf", b"%PDF")])
 def test_curves_are_drawn_from_events(own_run: TrainedRun, suffix: str, begins: bytes) -> None:
     lose_record(own_run)

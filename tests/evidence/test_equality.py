@@ -68,6 +68,12 @@ def test_planned_not_run_and_incomplete(pair):
     assert outcome().test.declared is None
 
 
+def test_seeds_for_tuning_are_refused(pair):
+    pair.test(f"{HEAD}tests:{TEST}{(PAIR % DECLARED).replace('51-53', '101-103')}{UNTESTED}")
+    with pytest.raises(UserError, match="seeds from 100 on are for tuning"):
+        load_tests(compare("toy").papers[0])
+
+
 def test_pairs_of_a_seed_are_compared(pair):
     declare(pair)
     runs(pair, [20.0, 30.0, 40.0])  # as far apart as seeds may be

@@ -317,6 +317,12 @@ def test_each_row_has_the_best_of_the_same_values():
     assert judged()["tuned"].why == "model.lr from 0.1, 0.2, 0.3 for each row"
 
 
+@pytest.mark.parametrize("lr", [0.2, 0.3])
+def test_each_of_the_best_values_that_tie_will_do(lr):
+    tied = row("long", 50.0, lr=lr, tuning={0.1: 60.0, 0.2: 50.0, 0.3: 50.0})
+    assert judged(tied, row("short", 60.0))["tuned"].met
+
+
 def test_a_value_whose_run_diverged_is_the_worst():
     made = row("long", 50.0, tuning={0.1: 40.0, 0.2: 50.0, 0.3: 60.0})
     for record in made.tuning:

@@ -297,9 +297,6 @@ def judge_claim(
         unit: of our scores; ``0/1`` marks outcomes.
         extended: whether the seeds of some row are those of a second, larger try.
     """
-    missing = [name for name, scores in rows if not scores]
-    if missing:
-        return Verdict("incomplete", f"no record of {', '.join(missing)}")
     needed = RATE_SEEDS if unit == RATE else SEEDS
     few = [f"{name}: {len(scores)} of {needed} seeds" for name, scores in rows if len(scores) < needed]
     if few:
