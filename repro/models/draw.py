@@ -155,7 +155,7 @@ def timed_drawing(
     if values is not None and not 1 <= values < n_values:
         raise ValueError(f"values {values} must be from 1 to {n_values - 1}, those that are drawn")
     device = next(net.parameters()).device
-    ids = torch.randint(256, (images, n_values), device=device)
+    ids = torch.randint(net.vocabulary.size, (images, n_values), device=device)
     runs = _runs(n_values - 1, values)
     _seconds(net, ids, (runs[0][0], min(2, runs[0][1])), cached, clock)  # warms up
     seconds = sum(_seconds(net, ids, run, cached, clock) for run in runs)
