@@ -15,10 +15,10 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # commit that needs it.
 BUDGETS = {
     "cli": 1834,
-    "data": 5292,
-    "evidence": 2406,
+    "data": 5294,
+    "evidence": 2422,
     "experiment": 2603,
-    "launch": 2170,
+    "launch": 2171,
     "mirror": 390,
     "models": 1152,
     "nn": 4524,

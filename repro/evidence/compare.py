@@ -1,7 +1,7 @@
 """Joins run records with published rows and gives verdicts, with notes on what weakens them."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -9,7 +9,7 @@ from functools import cached_property
 from repro.evidence.derived import Pair, Sources, derive, explain_missing
 from repro.evidence.entries import DERIVED, Cell, Entry
 from repro.evidence.goals import Goal, goals_of
-from repro.evidence.judging.judge import judge_number
+from repro.evidence.judging.judge import LEVEL, LOOKS, judge_number
 from repro.evidence.judging.margins import check_date
 from repro.evidence.judging.statistics import estimate
 from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
@@ -19,6 +19,7 @@ from repro.ledger import Line, read_ledger
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
+from repro.seeds import show_ranges
 
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
@@ -160,16 +161,36 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     if why and not values:
         return Cell(goal, derived, "no value", why, None, source.notes)
     notes = (*source.notes, why) if why else source.notes
-    return _judged(comparison, entry, goal, derived, notes)
+    count, level = next((look for look in LOOKS if look[0] >= len(values)), LOOKS[-1])
+    seeds = comparison.recipes[goal.experiment, scale].seeds[:count]
+    return _judged(entry, goal, derived, notes, seeds, level)
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
+    """The cell of a number, by the first of :data:`LOOKS` that decides it; else by the last that has all its seeds."""
+    recipe = comparison.recipes[goal.experiment, goal.scale]
     selection = comparison.selections[goal.experiment, goal.scale]
-    numbers = sample(goal.measured, selection)
-    return _judged(comparison, entry, goal, numbers, (*selection.notes, *numbers.notes))
+    if goal.scale != "paper" or entry.rules is None or entry.rules.kind not in COUNTED:
+        numbers = sample(goal.measured, selection)
+        return _judged(entry, goal, numbers, (*selection.notes, *numbers.notes), recipe.seeds, LEVEL)
+    found: list[Cell] = []
+    for count, level in LOOKS:
+        seeds = recipe.seeds[:count]
+        numbers = sample(goal.measured, selection.of(seeds))
+        if found and len(numbers.measured) < len(seeds):
+            break
+        rest = [record.seed for record in selection.used if record.seed not in seeds]
+        left_out = [f"not counted: seed {show_ranges(rest)}"] if rest else []
+        notes = (*selection.notes, *numbers.notes, *left_out)
+        found.append(_judged(entry, goal, numbers, notes, seeds, level))
+        if found[-1].verdict != "open" or len(recipe.seeds) <= count:
+            break
+    return found[-1]
 
 
-def _judged(comparison: Comparison, entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...]) -> Cell:
+def _judged(
+    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], seeds: Sequence[int], level: float
+) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
         return Cell(goal, sample, "not run", "", None, notes)
@@ -188,6 +209,5 @@ def _judged(comparison: Comparison, entry: Entry, goal: Goal, sample: Sample, no
         return Cell(goal, sample, "open", "not all commits are clean", difference, notes)
     scores = {record.seed: m.value for record, m in sample.measured}
     updates = min(record.steps for record in sample.records)
-    seeds = comparison.recipes[goal.experiment, goal.scale].seeds
-    verdict = judge_number(scores, published, rules, entry.metric, updates, seeds)
+    verdict = judge_number(scores, published, rules, entry.metric, updates, seeds, level)
     return Cell(goal, sample, verdict.word, verdict.why, difference, notes)

@@ -1,7 +1,7 @@
 """Selects the records, and of these the numbers, that count for an experiment at one scale."""
 
 from collections.abc import Collection, Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from repro import text
@@ -65,6 +65,11 @@ class Selection:
         by_seed = [used[seed] for seed in sorted(used)]
         also = tuple(record for records in by_seed for record in records[1:])
         return cls(tuple(records[0] for records in by_seed), tuple(left_out), tuple(missing), also)
+
+    def of(self, seeds: Container[int]) -> "Selection":
+        """Returns the selection with only these seeds among the records that count."""
+        used, also = ([r for r in records if r.seed in seeds] for records in (self.used, self.also))
+        return replace(self, used=tuple(used), also=tuple(also))
 
     def state(self, record: RunRecord) -> str:
         """Returns the state of a record: whether it counts, or why not.

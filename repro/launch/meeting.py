@@ -1,6 +1,7 @@
 """``repro doctor --cluster``: a job of seconds checks whether a run on several nodes of a cluster can work."""
 
 import os
+import secrets
 import shutil
 from pathlib import Path
 
@@ -58,10 +59,9 @@ def meet(cluster: str) -> list[str]:
         Unmet: it failed; with the last lines of its log.
     """
     profile = load_profile(cluster)
-    places = current_places(NAME)
+    places = current_places(f"{NAME}-{secrets.token_hex(4)}")
     folder = places.submission
     with locked(ledger_dir()):
-        shutil.rmtree(folder, ignore_errors=True)
         for made in (folder, ledger_dir() / SNAPSHOTS):
             make_folder(made)
         (folder / "logs").mkdir()
@@ -72,10 +72,11 @@ def meet(cluster: str) -> list[str]:
     done = call_slurm(words, environment(profile, os.environ), PATIENCE_S)
     (folder / "code").unlink()  # so that `repro clean` takes the snapshot
     lines = _log(folder / "logs")
-    if done.returncode and not lines:
-        raise UserError(f"sbatch: {complaint(done)}; look at the cluster profile {cluster}")
-    if done.returncode:
+    if done.returncode and lines:
         raise Unmet(f"the job failed: {lines[-1]}; its log is in {folder / 'logs'}")
+    shutil.rmtree(folder, ignore_errors=True)
+    if done.returncode:
+        raise UserError(f"sbatch: {complaint(done)}; look at the cluster profile {cluster}")
     return sorted(lines)
 
 

@@ -121,6 +121,50 @@ def test_the_seeds_are_those_of_the_recipe(house):
     assert (cell("big").verdict, cell("big").why) == ("open", "no number of seed 4")
 
 
+WIDE = [29.0, 31.0, 30.0]
+
+
+OTHER_BEAM = [Measurement("test/bleu", 20.0, "BLEU", "test", {"beam": 9}, 50)]
+
+
+@pytest.mark.parametrize(
+    "fourth",
+    [
+        {},
+        {"dirty": True},
+        {"steps": 10},
+        {"metrics": OTHER_BEAM},
+    ],
+    ids=["score", "dirty", "short", "protocol"],
+)
+def test_what_three_seeds_decide_no_later_one_changes(house, fourth):
+    name = house.recipe("big")
+    house.run(name, [30.0, 30.1, 29.9])
+    before = cell("big")
+    assert (before.verdict, before.estimate.n) == ("reproduced", 3)
+    house.record(name, 4, 20.0, **fourth)
+    after = cell("big")
+    assert (after.verdict, after.why, after.estimate) == (before.verdict, before.why, before.estimate)
+    assert after.notes == ("not counted: seed 4",)
+
+
+def test_an_open_number_is_judged_once_more_by_five_seeds(house):
+    name = house.recipe("big")
+    house.run(name, WIDE)
+    assert (cell("big").verdict, cell("big").estimate.n) == ("open", 3)
+    house.record(name, 4, 30.0)
+    assert (cell("big").estimate.n, cell("big").notes) == (3, ("not counted: seed 4",))
+    house.record(name, 5, 40.0)
+    assert (cell("big").verdict, cell("big").estimate.n) == ("open", 5)
+    assert cell("big").why.startswith("5 seeds do not decide")
+    text = (house.configs / "toy" / "big.yaml").read_text()
+    house.write("big", f"{text}seeds: 1-6\n")
+    house.record(name, 6, 30.0)
+    assert (cell("big").estimate.n, cell("big").notes) == (5, ("not counted: seed 6",)), (
+        "there is no third look"
+    )
+
+
 def test_what_is_counted_depends_on_the_published_file_alone(house):
     before = {key for key, e in compare().entries.items() if e.is_counted}
     assert before == {("toy", "table1", row, m) for row, m in [

@@ -5,7 +5,7 @@ first token is never one. A *segment* is a table of targets, ``(rows, length)``;
 numbers and holds no tokens (:mod:`repro.data.core.orders`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, overload
 
@@ -68,7 +68,7 @@ class Segment:
         if self.lengths is not None:
             counts &= place < self.lengths[:, None]
         if scored is not None:
-            counts &= scored[self.targets + 1]
+            counts &= scored[np.minimum(self.targets + 1, len(scored) - 1)]  # padding may lie behind the end
         return counts
 
 
@@ -81,6 +81,9 @@ class Lazy(Sequence[Item], Generic[Item]):
 
     def __len__(self) -> int:
         return len(self._span)
+
+    def __iter__(self) -> Iterator[Item]:
+        return map(self._make, self._span)  # that of the base class takes an item's IndexError for the end
 
     @overload
     def __getitem__(self, i: int) -> Item: ...

@@ -26,7 +26,9 @@ from repro.seeds import show_ranges
 
 LEVEL = 0.05
 EXTENDED_LEVEL = 0.025  # of a result that was undecided and then extended to more seeds
-SEEDS = 3  # the fewest that are judged; an open number is judged once more with all declared seeds
+# How many of a number's declared seeds are judged, and at which error: the first three; if these leave it open, five.
+LOOKS = ((3, LEVEL), (5, EXTENDED_LEVEL))
+SEEDS = 3  # of each row of a claim, at least
 RATE_SEEDS = 5  # the fewest of a 0/1 outcome, in a claim
 RATE = "0/1"  # the unit of outcomes that are 0 or 1
 MORE = (4, 5, 6, 8, 10, 15, 20, 30, 50, 100)  # numbers of seeds that are tried out on an undecided result
@@ -52,16 +54,18 @@ def judge_number(
     metric: Metric,
     updates: int,
     seeds: Sequence[int],
+    level: float,
 ) -> Verdict:
-    """The verdict of a number at the paper's scale, by its first three seeds; by all if these leave it open.
+    """The verdict of a number at the paper's scale by one of :data:`LOOKS`.
 
     Args:
-        scores: of each seed that has a number, at least one.
+        scores: of each of the seeds that has a number, at least one.
         published: the paper's number.
         rules: what is declared beside it.
         metric: its column; the unit ``0/1`` marks outcomes.
         updates: of our training.
-        seeds: the declared ones. While one that is to be judged has no number, the verdict is ``open``.
+        seeds: the judged ones; while one has no number, the verdict is ``open``.
+        level: error of the look.
     """
     margin = rules.margin
     if margin is None or rules.kind in ("timed", "derived"):
@@ -70,26 +74,15 @@ def judge_number(
         return Verdict("differs" if _beyond(scores.values(), published, margin) else "agrees")
     if _is_short(scores.values(), rules, metric.sign, updates):
         return Verdict("short budget", f"{updates:,} of {rules.updates:,} updates")
+    if missing := [seed for seed in seeds if seed not in scores]:
+        return Verdict("open", f"no number of seed {show_ranges(missing)}")
     if len(seeds) < SEEDS:
         return Verdict("open", f"{len(seeds)} of {SEEDS} seeds are declared")
-    if missing := [seed for seed in seeds[:SEEDS] if seed not in scores]:
-        return Verdict("open", f"no number of seed {show_ranges(missing)}")
-
-    def look(judged: Sequence[int], level: float) -> Verdict:
-        ours = estimate([margin.scaled(scores[seed]) for seed in judged])
-        if _at_chance(ours, published, rules, margin, metric.sign):
-            return Verdict("at chance")
-        word = _compare(ours, published, rules, margin, metric.unit, level)
-        return Verdict(word, _more(ours, published, rules, margin, metric.unit) if word == "open" else "")
-
-    first = look(seeds[:SEEDS], LEVEL)
-    if first.word != "open" and len(scores) > SEEDS:
-        return Verdict(first.word, f"by seed {show_ranges(seeds[:SEEDS])}")
-    if first.word != "open" or len(seeds) == SEEDS:
-        return first
-    if missing := [seed for seed in seeds if seed not in scores]:
-        return Verdict("open", f"{first.why}; no number of seed {show_ranges(missing)}")
-    return look(seeds, EXTENDED_LEVEL)
+    ours = estimate([margin.scaled(score) for score in scores.values()])
+    if _at_chance(ours, published, rules, margin, metric.sign):
+        return Verdict("at chance")
+    word = _compare(ours, published, rules, margin, metric.unit, level)
+    return Verdict(word, _undecided(ours, published, rules, margin, metric.unit) if word == "open" else "")
 
 
 def _beyond(scores: Iterable[float], published: float, margin: Margin) -> bool:
@@ -158,15 +151,18 @@ def _rate_interval(ours: Estimate, published: float, rules: Rules, confidence: f
     return low - their_high, high - their_low
 
 
-def _more(ours: Estimate, published: float, rules: Rules, margin: Margin, unit: str) -> str:
-    """The number of seeds that would decide, at the same mean and spread and the level of an extended result."""
-    for n in (n for n in MORE if n > ours.n):
+def _undecided(ours: Estimate, published: float, rules: Rules, margin: Margin, unit: str) -> str:
+    """States whether the last look would decide, at the same mean and spread, and why no number of seeds would."""
+
+    def decides(n: int) -> bool:
         more = Estimate(ours.mean, n, None, None, ours.variance)
-        if _compare(more, published, rules, margin, unit, EXTENDED_LEVEL) != "open":
-            return f"{n} seeds would decide at this spread"
-    one_run = not rules.noise and unit != RATE
-    why = ": the published number is itself one run of this spread" if one_run else ""
-    return f"{MORE[-1]} seeds would not decide{why}"
+        return _compare(more, published, rules, margin, unit, EXTENDED_LEVEL) != "open"
+
+    last, _ = LOOKS[-1]
+    word = "do not" if ours.n >= last else "would" if decides(last) else "would not"
+    is_one_run = not (rules.noise or unit == RATE or decides(MORE[-1]))
+    why = ": the published number is itself one run of this spread" if is_one_run else " at this spread"
+    return f"{last} seeds {word} decide{why}"
 
 
 @dataclass(frozen=True)

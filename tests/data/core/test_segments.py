@@ -67,3 +67,13 @@ def test_a_lazy_sequence_makes_only_what_is_asked_for() -> None:
     assert items[0] == 20
     assert items[-1] == 980
     assert pickle.loads(pickle.dumps(Lazy(abs, range(3))))[2] == 2
+
+
+def test_an_item_that_cannot_be_made_ends_no_sequence() -> None:
+    with pytest.raises(IndexError):
+        list(Lazy([1, 2].__getitem__, range(3)))
+
+
+def test_padding_behind_the_last_token_counts_nowhere_where_only_some_tokens_count() -> None:
+    cut = Segment(np.array([[3, 4, 5]]), np.arange(1), reset_memory=False, lengths=np.array([2]))
+    assert cut.counting(np.ones(len(TOKENS), np.bool_)).tolist() == [[True, True, False]]

@@ -6,13 +6,20 @@ from functools import cache
 import numpy as np
 import pytest
 
-from repro.evidence.judging.judge import PublishedRows, judge_claim, judge_number
+from repro.evidence.judging.judge import (
+    EXTENDED_LEVEL,
+    LEVEL,
+    LOOKS,
+    PublishedRows,
+    judge_claim,
+    judge_number,
+)
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import Difference
 from repro.evidence.published import Metric, PrintedSpread, Rules
 
 DRAWS = 1000
-ERROR = {3: 0.05, 5: 0.075}  # by the number of declared seeds: five are looked at twice, at 5 % and at 2.5 %
+ERROR = {3: 0.05, 5: 0.075}  # by the number of declared seeds: five are looked at twice, see LOOKS
 ONE = Margin(1.0, "absolute")
 
 
@@ -38,11 +45,23 @@ def at_least(share):
     return 1 - at_most(1 - share)
 
 
-def verdict(scores, published=0.0, rules=TRAINED, updates=100, unit="points", sign=1, seeds=3):
-    """The verdict of a number for which ``seeds`` seeds are declared."""
-    declared = range(1, seeds + 1)
-    by_seed = dict(zip(declared, scores, strict=False))
-    return judge_number(by_seed, published, rules, column(unit, sign), updates, declared).word
+def judged(scores, published=0.0, rules=TRAINED, updates=100, unit="points", sign=1, level=LEVEL):
+    """The verdict of one look at these seeds."""
+    by_seed = dict(enumerate(scores, 1))
+    return judge_number(by_seed, published, rules, column(unit, sign), updates, [*by_seed], level)
+
+
+def verdict(*args, **settings):
+    return judged(*args, **settings).word
+
+
+def looks(scores, *args, **settings):
+    """The verdict of the looks that the scores allow."""
+    for count, level in LOOKS:
+        word = verdict(scores[:count], *args, **settings, level=level)
+        if word != "open" or len(scores) <= count:
+            break
+    return word
 
 
 def share_of(word, n, difference, spread, drawn, rules=TRAINED):
@@ -50,7 +69,7 @@ def share_of(word, n, difference, spread, drawn, rules=TRAINED):
     random = np.random.default_rng(20261122)
     ours = random.normal(difference, spread, (DRAWS, n))
     published = random.normal(0.0, spread, DRAWS) if drawn else np.zeros(DRAWS)
-    output = [verdict(a, p, rules, seeds=n) for a, p in zip(ours, published, strict=True)]
+    output = [looks(a, p, rules) for a, p in zip(ours, published, strict=True)]
     return output.count(word) / DRAWS
 
 
@@ -104,14 +123,14 @@ def test_rates_that_differ_by_the_margin_are_rarely_reproduced(n, drawn, officia
     scores = random.random((DRAWS, n)) < ours
     published = (random.random(DRAWS) < official).astype(float) if drawn else np.full(DRAWS, round(official))
     pairs = zip(scores.astype(float), published, strict=True)
-    output = [verdict(a, p, half, unit="0/1", seeds=n) for a, p in pairs]
+    output = [looks(a, p, half, unit="0/1") for a, p in pairs]
     assert output.count("reproduced") / DRAWS <= at_most(ERROR[n])
 
 
 def test_a_rate_over_many_runs_can_be_reproduced():
     rules = rules_of("trained", Margin(0.5, "absolute"), noise=PrintedSpread(sd=0.0, runs=20))
-    assert verdict([1.0] * 10, 1.0, rules, unit="0/1", seeds=10) == "reproduced"
-    assert verdict([0.0] * 20, 1.0, rules, unit="0/1", seeds=20) == "lower"
+    assert verdict([1.0] * 10, 1.0, rules, unit="0/1") == "reproduced"
+    assert verdict([0.0] * 20, 1.0, rules, unit="0/1") == "lower"
     assert verdict([1.0] * 3, 1.0, rules, unit="0/1") == "open"
 
 
@@ -147,34 +166,18 @@ def test_two_numbers_below_chance_are_at_chance_however_far_apart():
     assert verdict([1.0, 1.1, 0.9], 9.0, loss, sign=-1) == "lower"
 
 
-def judged(scores, seeds=5, rules=TRAINED):
-    """Verdict and reason of scores by seed, beside 0, where seeds from 1 to ``seeds`` are declared."""
-    result = judge_number(scores, 0.0, rules, column(), 1, range(1, seeds + 1))
-    return result.word, result.why
-
-
 def test_a_judged_seed_without_a_number_leaves_it_open():
-    assert judged({1: 0.0, 2: 0.0}) == ("open", "no number of seed 3")
-    assert judged({1: 0.0, 2: 0.0, 4: 0.0, 5: 0.0}) == ("open", "no number of seed 3"), (
-        "no other takes its place"
-    )
-    assert judged({1: 0.0, 2: 0.0}, seeds=2) == ("open", "2 of 3 seeds are declared")
+    result = judge_number({1: 0.0, 2: 0.0, 4: 0.0}, 0.0, TRAINED, column(), 1, (1, 2, 3), LEVEL)
+    assert (result.word, result.why) == ("open", "no number of seed 3"), "no other takes its place"
+    few = judged([0.0, 0.0])
+    assert (few.word, few.why) == ("open", "2 of 3 seeds are declared")
 
 
-def test_three_seeds_that_decide_are_not_judged_again():
-    first = {1: 0.0, 2: 0.01, 3: -0.01}
-    assert judged(first) == ("reproduced", "")
-    assert judged(first | {4: 9.0}) == judged(first | {4: 9.0, 5: 9.0}) == ("reproduced", "by seed 1-3")
-
-
-def test_an_open_number_is_judged_once_more_with_all_declared_seeds_at_half_the_error():
-    wide = {1: 0.5, 2: -0.5, 3: 0.0}
-    assert judged(wide)[0] == "open"
-    assert judged(wide | {4: 0.0}) == ("open", f"{judged(wide, 3)[1]}; no number of seed 5")
+def test_the_second_look_is_held_to_half_the_error():
     noise = rules_of("trained", ONE, noise=PrintedSpread(sd=0.01, runs=1000))
-    later = {1: 1.4, 2: 0.2, 3: 0.3, 4: 0.4, 5: 0.3}  # 90 % of five inside the margin, 95 % not
-    assert judged(later, 5, noise)[0] == "open"
-    assert judged(later | {1: 1.2}, 5, noise)[0] == "reproduced"
+    five = [1.4, 0.2, 0.3, 0.4, 0.3]  # 90 % inside the margin, 95 % not
+    assert (verdict(five, rules=noise), looks(five, rules=noise)) == ("reproduced", "open")
+    assert looks([1.2, *five[1:]], rules=noise) == "reproduced"
 
 
 def test_the_words_say_where_the_value_lies_whatever_is_better():
@@ -209,12 +212,14 @@ def test_a_share_is_of_the_published_number():
     assert verdict([2.05, 2.06, 2.04], 2.0, percent) in ("open", "higher")
 
 
-def test_an_open_number_says_how_many_seeds_would_decide():
+def test_an_open_number_says_whether_the_last_look_would_decide():
     noise = rules_of("trained", ONE, noise=PrintedSpread(sd=0.01, runs=5))
-    assert "seeds would decide" in judged({1: 1.0, 2: -1.0, 3: 0.0}, 3, noise)[1]
-    edge = judged({1: 0.99, 2: 1.0, 3: 1.01}, 3, noise)[1]
-    assert edge == "100 seeds would not decide", "the paper's number is no single run"
-    assert "not decide" in judged({1: 2.0, 2: -2.0, 3: 0.0}, 3)[1]
+    assert judged([0.7, -0.7, 0.0], rules=noise).why == "5 seeds would decide at this spread"
+    edge = judged([0.99, 1.0, 1.01], rules=noise).why
+    assert edge == "5 seeds would not decide at this spread", "the paper's number is no single run"
+    one_run = "decide: the published number is itself one run of this spread"
+    assert judged([2.0, -2.0, 0.0]).why == f"5 seeds would not {one_run}"
+    assert judged([2.0, -2.0, 0.0, 1.0, -1.0], level=EXTENDED_LEVEL).why == f"5 seeds do not {one_run}"
 
 
 # --- claims -----------------------------------------------------------------------------------------------
