@@ -40,7 +40,7 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
     """
     try:
         return yaml.load(text, Loader=_Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a date such as 2024-13-45 is a ValueError
         mark = getattr(error, "problem_mark", None)
         place = f"{name}, line {mark.line + 1}" if mark else name
         raise UserError(f"{place}: {getattr(error, 'problem', None) or error}") from None

@@ -17,6 +17,7 @@ def test_yaml_reads_exponents_as_numbers():
         ("x:\n  a: 1\n  a: 2", "line 3: the key 'a' is given twice"),
         ("a: [1, 2", "recipe, line"),
         ("? [a]\n: 1", "unhashable"),
+        ("a: 2024-13-45", "recipe: month must be in 1..12"),
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     ],
 )

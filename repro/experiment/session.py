@@ -103,13 +103,13 @@ def require_validation(parts: Parts) -> None:
         "checkpoints.best": parts.checkpoints.best if parts.checkpoints else None,
         "stop.metric": parts.stop.metric if parts.stop else None,
     }
-    interval, steps = parts.trainer.get("val_check_interval") or 1, parts.trainer["max_steps"]
-    skipped = interval > steps or parts.trainer.get("limit_val_batches") == 0
+    interval, steps = parts.trainer.get("val_check_interval"), parts.trainer["max_steps"]
+    skipped = interval is None or interval > steps or parts.trainer.get("limit_val_batches") == 0
     known = [f"val/{name}" for name in parts.task.units] if isinstance(parts.task, EvaluatedTask) else None
     for key, metric in rules.items():
         if metric and skipped:
             raise UserError(
-                f"{key} {metric} needs a validation: set trainer.val_check_interval, {interval}, to at most "
+                f"{key} {metric} needs a validation: set trainer.val_check_interval, now {interval}, to at most "
                 f"trainer.max_steps, {steps}, and leave trainer.limit_val_batches out"
             )
         if metric and known and metric not in known:
@@ -145,7 +145,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
         Finite(),
         curves,
         ending,
-        Progress(curves),
+        *([] if parts.trainer.get("enable_progress_bar") is False else [Progress(curves)]),
         Heartbeat(events),
         stamper,
         Randomness(),

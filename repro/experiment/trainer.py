@@ -33,6 +33,7 @@ HARMLESS = (
     ".*functools.lru_cache.*",  # tables of positions, which compiled layers make anew
     ".*sync_dist=True.*",  # tasks reduce by themselves, exactly: every rank logs the same value
 )
+IN_CHILDREN = ("_spawn", "_fork", "_notebook")  # ends of the names of strategies
 SHARDING = ("fsdp", "deepspeed", "modelparallel", "model_parallel")
 # Arguments of Lightning's Trainer under which a record is true: updates are counted, splits scored whole.
 SUPPORTED = frozenset({
@@ -74,7 +75,7 @@ def make_trainer(
     """
     settings = dict(arguments)
     refuse_unsupported(settings)
-    refuse_sharding(settings.get("strategy"))
+    refuse_strategies(settings.get("strategy"))
     settings["callbacks"] = [*_listed(settings.get("callbacks")), *callbacks]
     settings |= interval_in_updates(settings)
     settings["plugins"] = [*_listed(settings.get("plugins")), files]
@@ -143,8 +144,8 @@ def refuse_unsupported(settings: dict[str, Any]) -> None:
             )
 
 
-def refuse_sharding(strategy: object) -> None:
-    """Refuses strategies that share one model's weights out among ranks.
+def refuse_strategies(strategy: object) -> None:
+    """Refuses strategies that share one model's weights out among ranks, or whose ranks are children of this process.
 
     Gradient clipping and the search for what is not finite read whole gradients, checkpoints and their averages are
     whole models in one file, and initial values of shortcuts are measured on one rank: with shards each of these would
@@ -154,6 +155,11 @@ def refuse_sharding(strategy: object) -> None:
         UserError: it is one.
     """
     name = strategy if isinstance(strategy, str) else type(strategy).__name__
+    if name.endswith(IN_CHILDREN):
+        raise UserError(
+            f"trainer.strategy: {name} is not supported: its ranks are children, whose curves and counts are lost; "
+            "use ddp"
+        )
     if name.lower().startswith(SHARDING):
         raise UserError(
             f"trainer.strategy: {name} is not supported: a checkpoint is a whole model, and every recipe fits GPUs of "

@@ -180,6 +180,14 @@ def test_a_recipe_says_it_in_one_line() -> None:
         build(Recipe("p/r", "paper", config), meta=True)
 
 
+@pytest.mark.parametrize("section", ["trainer", "model", "data"])
+def test_a_recipe_without_a_section_is_refused_in_one_line(workshop: Workshop, section: str) -> None:
+    recipe = load_recipe(TINY, "cpu")
+    del recipe.config[section]
+    with pytest.raises(UserError, match=f"{TINY} has no section {section}; a recipe needs it"):
+        build(recipe, meta=True)
+
+
 def test_hashings_without_hashing_are_said_in_one_line() -> None:
     net = {
         "class_path": "repro.models.DecoderLM",

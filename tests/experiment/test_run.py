@@ -11,7 +11,13 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
-from lightning.pytorch.callbacks import DeviceStatsMonitor, EarlyStopping, EMAWeightAveraging, ModelSummary
+from lightning.pytorch.callbacks import (
+    DeviceStatsMonitor,
+    EarlyStopping,
+    EMAWeightAveraging,
+    ModelSummary,
+    ProgressBar,
+)
 
 from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
@@ -34,6 +40,11 @@ SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.e
 
 def tiny(**more: Any) -> Recipe:
     return load_recipe(TINY, "cpu", list({**SIZES, **more}.items()))
+
+
+def test_a_run_may_be_without_a_progress_bar(workshop: Workshop) -> None:
+    trainer = session.prepare(tiny(**{"trainer.enable_progress_bar": False}), 1).trainer
+    assert not [one for one in trainer.callbacks if isinstance(one, ProgressBar)]
 
 
 def test_a_run_leaves_model_tokeniser_status_and_record(workshop: Workshop) -> None:
@@ -364,6 +375,8 @@ def test_validation_intervals_count_updates(tmp_path: Path) -> None:
         ({"val_check_interval": "00:00:00:01"}, ("val_check_interval", "number of updates")),
         ({"gradient_clip_val": float("nan")}, ("gradient_clip_val", "finite", "nan")),
         ({"gradient_clip_val": -1.0}, ("gradient_clip_val", "at least 0", "-1")),
+        ({"strategy": "ddp_fork", "devices": 2}, ("ddp_fork", "use ddp")),
+        ({"strategy": "fsdp", "devices": 2}, ("fsdp", "use ddp")),
     ],
 )
 def test_what_a_record_would_not_tell_is_refused(
@@ -394,7 +407,14 @@ def test_a_training_that_a_callback_ends_is_not_recorded(
         ({"stop": {"metric": "val/loss", "patience": 1}}, "stop.metric val/loss needs"),
     ],
 )
-@pytest.mark.parametrize("without", [{"trainer.val_check_interval": 900}, {"trainer.limit_val_batches": 0}])
+@pytest.mark.parametrize(
+    "without",
+    [
+        {"trainer.val_check_interval": 900},
+        {"trainer.val_check_interval": None},  # Lightning's is an epoch, which may be longer than the run
+        {"trainer.limit_val_batches": 0},
+    ],
+)
 def test_a_choice_by_validation_needs_one(
     workshop: Workshop, settings: dict[str, Any], message: str, without: dict[str, int]
 ) -> None:

@@ -137,17 +137,14 @@ class PlannedLoader(Generic[Item, Batch]):
         """Moves to a saved position.
 
         Raises:
-            UserError: it lies inside an epoch that was cut into other micro-batches.
+            UserError: it was saved with other micro-batches, by which Lightning counts validations.
         """
         epoch, batch, micro_batches = state["epoch"], state["batch"], state["parts"]
         if micro_batches != self._micro_batches:
-            whole = self._length // self._micro_batches * micro_batches
-            if batch not in (0, whole):
-                raise UserError(
-                    f"the checkpoint lies inside an epoch with accumulate_grad_batches {micro_batches}, not "
-                    f"{self._micro_batches}; resume with {micro_batches}"
-                )
-            batch = self._length if batch else 0
+            raise UserError(
+                f"the checkpoint was made with accumulate_grad_batches {micro_batches}, not {self._micro_batches}; "
+                f"resume with {micro_batches}"
+            )
         if not 0 <= batch <= self._length:
             raise UserError(
                 f"the checkpoint has batch {batch} of {self._length}: it was made with other data"
