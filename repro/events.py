@@ -170,10 +170,19 @@ def prefix(path: Path, size: int) -> bytes:
     return data
 
 
-def only_metrics(data: bytes) -> bytes:
-    """Returns the lines of numbers alone, for a run that continues another's training."""
+def only_metrics(data: bytes, validated_again: int | None = None) -> bytes:
+    """Returns the lines of numbers alone, for a run that continues another's training.
+
+    Args:
+        data: the lines of the other run.
+        validated_again: a step whose validation is left out, since the run makes it again.
+    """
     lines = ((line, _event(line)) for line in data.splitlines(True))
-    return b"".join(line for line, event in lines if event and event["kind"] in METRICS)
+    return b"".join(
+        line
+        for line, event in lines
+        if event and event["kind"] in METRICS and (event["kind"], event["step"]) != ("val", validated_again)
+    )
 
 
 def from_curves(points: Curves) -> bytes:

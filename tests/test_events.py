@@ -78,6 +78,14 @@ def test_a_run_that_continues_another_begins_with_its_numbers(log: EventLog, tmp
     assert (steps(own), status(own.path.parent)["attempt"]) == ([1, 2], 1)
 
 
+def test_a_validation_that_is_made_again_is_left_out(log: EventLog) -> None:
+    for step in (1, 2):
+        point(log, step)
+        log.append("val", step, {"val/loss": 1.0})
+    kept = [(event["step"], event["kind"]) for event in decode(events.only_metrics(log.path.read_bytes(), 2))]
+    assert kept == [(1, "train"), (1, "val"), (2, "train")]
+
+
 def test_a_full_disk_loses_nothing_and_ends_only_what_must_be_durable(
     log: EventLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,10 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         assert before.path is not None
         current.saver.resumed_from = before.step
         current.curves.source = before.path.parent.parent / EVENTS_FILE
+        settings = current.parts.trainer
+        every = settings.get("val_check_interval") or 1
+        if before.step % every == 0 and settings.get("limit_val_batches") != 0:
+            current.curves.validated_again = before.step
         states = checkpoint.read(before.path, mmap=True)["callbacks"]
         current.curves.load_state_dict(states[current.curves.state_key])
         return replace(before, damaged=resume.damaged, later=resume.later)

@@ -25,7 +25,13 @@ Rows = dict[str, Tensor]
 
 
 class Scoring(Protocol):
-    """The interface of a vocabulary for decoding."""
+    """The interface of a vocabulary for decoding.
+
+    Attributes:
+        size: V.
+    """
+
+    size: int
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""

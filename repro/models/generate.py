@@ -173,8 +173,8 @@ def continue_prompt(
         The new tokens only.
 
     Raises:
-        ValueError: a prompt is empty, is longer with its continuation than learned positions, or an argument is out of
-            range.
+        ValueError: a prompt is empty, more of it and its continuation is read than there are learned positions, or an
+            argument is out of range.
         FloatingPointError: the model's outputs are not numbers.
     """
     if not prompts:
@@ -186,16 +186,17 @@ def continue_prompt(
         raise ValueError(f"prompt {sizes.index(0)} is empty; give at least one token")
     longest, device = max(sizes), next(model.parameters()).device
     window = longest_window(cast(nn.Module, model))
-    if window is not None and longest + max_new > window:
+    read = longest + max_new - 1  # the last new token is not
+    if window is not None and read > window:
         raise ValueError(
-            f"prompt and continuation have {longest + max_new} tokens, the network learns {window} positions only; "
-            "lower max_new"
+            f"{read} tokens of prompt and continuation are read, the network learns {window} positions only; lower "
+            "max_new"
         )
     ids = torch.tensor([[*prompt, *[0] * (longest - len(prompt))] for prompt in prompts], device=device)
     lengths = torch.tensor(sizes, device=device) - 1  # the last token is the first one to be fed
     bound = _Bound(model, settings)
     with evaluating(model):
-        state = model.init_state(len(prompts), longest - 1 + max_new, settings)
+        state = model.init_state(len(prompts), read, settings)
         if longest > 1:
             state = bound.decode(ids[:, :-1], state, lengths).state
         first = ids.gather(1, lengths[:, None]).squeeze(1)

@@ -16,15 +16,17 @@ from torch.overrides import TorchFunctionMode
 def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collects the weights of softmax attention of all calls of a model.
 
-    Only calls of torch's fused attention are captured: exact attention in evaluation. Hashed, linear and relative
-    attention compute otherwise and are not captured.
+    Only calls of torch's fused attention are captured: exact attention in evaluation. Linear attention, and hashed
+    attention where buckets decide, compute otherwise and are not captured.
 
     Args:
         model: any module.
 
     Yields:
-        By the name of the module that attends, the weights of its last call, ``(B, H, T, S)``; filled as modules are
-        called, in the order of their calls.
+        By the name of the module that attends, the weights of its last fused call; filled as modules are called, in the
+        order of their calls. ``(B, H, T, S)`` for full and cross-attention. Others have tables of another shape: local
+        attention one for each chunk, relative attention ``(heads, B, rows, S)`` for some heads and rows, hashed
+        attention without the first token where causality hides each token from itself.
     """
     captured: dict[str, Tensor] = {}
     with on_attention(model, lambda name, weights: captured.update({name: weights})):

@@ -1,6 +1,7 @@
 """Settings of one call: passed with the call, never set on a module from outside."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -94,9 +95,19 @@ def has_memory_settings(model: nn.Module) -> bool:
 
 
 def rereads(model: nn.Module) -> bool:
-    """Whether every mixer that keeps earlier tokens as built can leave out those that are read again."""
+    """Whether a model with a memory as built can leave out of its state the tokens that are read again.
+
+    Every mixer that keeps earlier tokens must support it; a sublayer's without memory settings must have no state. A
+    model without a memory carries no state.
+    """
+    if not has_memory(model):
+        return True
     mixers = (module for module in model.modules() if isinstance(module, Remembers))
-    return all(module.rereads for module in mixers if module.memory.mem_len > 0)
+    if not all(module.rereads for module in mixers if module.memory.mem_len > 0):
+        return False
+    bodies: list[Any] = [getattr(module, "body", None) for module in model.modules()]
+    others = (body for body in bodies if hasattr(body, "init_state") and not isinstance(body, Remembers))
+    return all(body.init_state(1, capacity=1) is None for body in others)
 
 
 def has_hashing(model: nn.Module) -> bool:

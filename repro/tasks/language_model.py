@@ -120,8 +120,8 @@ class LanguageModel(EvaluatedTask[TokenNetwork]):
         super().setup(stage)
         if self.data is not None and self.data.context and not rereads(self.module):
             raise UserError(
-                f"context {self.data.context} reads tokens again, which the memory of a mixer of this network would "
-                "hold already; set its mem_len or data.context to 0"
+                f"context {self.data.context} reads tokens again, which the memory or state of a mixer of this network "
+                "would hold already; set every mem_len or data.context to 0"
             )
         for evaluation in (self.validation(), *self.tests()) if self.data is not None else ():
             mem_len, split = protocol_of(evaluation).mem_len, self.data.split(evaluation.kind)

@@ -177,7 +177,8 @@ class Task(LightningModule, Generic[Net]):
     def with_auxiliary(loss: Tensor, aux: Tensor | None) -> Tensor:
         """The loss of a micro-batch and the mean over its rows of the network's auxiliary loss ``(B,)``, if any.
 
-        Rows are shared evenly, so the mean over ranks and micro-batches that DDP and Lightning take is over all rows.
+        For data whose rows are shared evenly: the mean over ranks and micro-batches that DDP and Lightning take is then
+        over all rows.
         """
         return loss if aux is None else loss + aux.mean()
 

@@ -107,10 +107,11 @@ class Transcription(ExampleTask[TranscribingNetwork]):
         """Seconds of training for as many targets as an epoch has; evaluation, checkpoints and pauses are not in it."""
         curves = curves_of(self.trainer)
         rates = [value for _, value in curves.curves.get("train/tokens_per_s", [])] if curves else []
-        if curves is None or not rates or not self.trainer.global_step:
+        if curves is None or not rates:
             return []
         steps = self.data.steps_per_epoch
-        targets = curves.tokens / self.trainer.global_step * steps
+        # `global_step` is 0 where a run was resumed behind its last step
+        targets = curves.tokens / self.trainer.max_steps * steps
         protocol = {"of": "training alone, at the median speed of its curve", "steps": steps}
         seconds = targets / statistics.median(rates)
         return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.split("train"), protocol)]

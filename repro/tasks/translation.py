@@ -117,6 +117,12 @@ class Translation(EvaluatedTask[PairNetwork]):
         if divergence and smoothing_over_all:
             raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
         check_search(beam, length_penalty, min_length, max_ratio=max_ratio)
+        needed, vocabulary = "padded_score" if divergence else "score", getattr(net, "vocabulary", None)
+        if vocabulary is not None and not hasattr(vocabulary, needed):
+            raise ValueError(
+                f"translation needs a vocabulary with {needed}, which {type(vocabulary).__name__} has not; "
+                "take repro.nn.Vocabulary"
+            )
         self.label_smoothing = label_smoothing
         self.smoothing_over_all = smoothing_over_all
         self.divergence = divergence
@@ -132,7 +138,9 @@ class Translation(EvaluatedTask[PairNetwork]):
         loss, total = smooth.double().sum().detach(), nll.double().sum().detach()
         sums: dict[str, Tensor | int] = {"loss": loss, "nll": total, "tokens": batch.target_lengths.sum()}
         share = self.share_of_step(smooth.sum(), batch.step_targets)
-        return {"loss": self.with_auxiliary(share, aux), "sums": sums}
+        if aux is not None:  # a mean weighted by targets, since rows are not shared evenly
+            share = share + self.share_of_step((aux * batch.target_lengths).sum(), batch.step_targets)
+        return {"loss": share, "sums": sums}
 
     def _losses(self, batch: PairBatch) -> tuple[Tensor, Tensor, Tensor | None]:
         """Negative log-likelihood and smoothed loss of target tokens, ``(B, T)``, zero at padding; auxiliary loss."""

@@ -27,6 +27,7 @@ class Curves(Callback):
     Attributes:
         curves: ``{"train/loss": [[step, value], ...], "val/...": ...}``.
         source: the events that a loaded checkpoint belongs to: of this run, or of one that it continues.
+        validated_again: the step of another run's checkpoint, if this run makes its validation again.
         known: the lines of it that the checkpoint knew.
         tokens: target tokens trained on so far, over all ranks.
         seconds: wall time in training so far, over all restarts.
@@ -36,6 +37,7 @@ class Curves(Callback):
         self.every_steps = every_steps
         self.events = log  # `log` is a name of Lightning's
         self.source = None if log is None else log.path
+        self.validated_again: int | None = None
         self.known = b""
         self.curves: events.Curves = {}
         self.tokens = 0
@@ -57,7 +59,7 @@ class Curves(Callback):
         elif self.events is not None and self.source is not None:
             self.known = events.prefix(self.source, state_dict["events"])
             if self.source != self.events.path:
-                self.known = events.only_metrics(self.known)
+                self.known = events.only_metrics(self.known, self.validated_again)
         self.curves = events.curves(events.decode(self.known))
         self.tokens = state_dict["tokens"]
         self._earlier_s = state_dict["wall_seconds"]

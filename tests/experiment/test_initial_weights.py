@@ -88,6 +88,9 @@ def test_stages_run_one_after_another_are_one_training(workshop: Workshop) -> No
     assert record.start_from == {"run_id": before.run_id, "checkpoint_sha256": before.checkpoint_sha256}
     assert record.tokens == at_once.tokens > before.tokens, "those of both stages"
     assert record.curves["train/loss"] == at_once.curves["train/loss"]
+    assert record.curves["val/loss"] == at_once.curves["val/loss"], "one of step 7, which is validated again"
+    other = run(load_recipe(second.experiment, "cpu", [("trainer.val_check_interval", 5)]), 1, "x")
+    assert [step for step, _ in other.curves["val/loss"]] == [7, 10], "step 7 is not validated again"
     assert second.signature["start_with"] == "everything"
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from repro.models import DecoderLM
 from repro.models.generate import (
     Hypotheses,
     LengthForm,
@@ -16,7 +17,7 @@ from repro.models.generate import (
     sample,
     translate,
 )
-from repro.nn import LearnedPositions, State
+from repro.nn import Added, Blocks, FeedForward, FullAttention, LearnedPositions, State, Vocabulary
 from repro.nn.settings import AS_BUILT, CallSettings
 from tests.models.tiny import PENALTIES, beams_by_hand, greedy_by_hand, language_model, translator
 
@@ -186,11 +187,21 @@ def test_bad_prompts() -> None:
     with pytest.raises(ValueError, match=r"max_new.*1, not 0"):
         continue_prompt(model, [[3]], 0)
     model.stack.layers[0]["feed_forward"].body.extra = LearnedPositions(8, 12)
-    assert len(continue_prompt(model, [[3, 4, 5]], 9).ids[0]) == 9
+    assert len(continue_prompt(model, [[3, 4, 5]], 10).ids[0]) == 10
     with pytest.raises(
-        ValueError, match="prompt and continuation have 13 tokens, the network learns 12 positions"
+        ValueError, match="13 tokens of prompt and continuation are read, the network learns 12 positions"
     ):
-        continue_prompt(model, [[3, 4, 5], [3]], 10)
+        continue_prompt(model, [[3, 4, 5], [3]], 11)
+
+
+@pytest.mark.parametrize("search", [greedy, partial(beam_search, beam=3), partial(sample, top_k=1)])
+def test_a_continuation_may_use_every_learned_position(search: Search) -> None:
+    blocks = Blocks([partial(FullAttention, n_heads=2)], partial(FeedForward, d_ff=12))
+    positions = partial(Added, table=partial(LearnedPositions, max_length=6))
+    model = DecoderLM(8, 1, partial(Vocabulary, size=SIZE), blocks, positions)
+    assert len(continue_prompt(model, [[3, 4, 5]], 4, search=search).ids[0]) == 4
+    with pytest.raises(ValueError, match="7 tokens"):
+        continue_prompt(model, [[3, 4, 5]], 5, search=search)
 
 
 def _favouring(token: int) -> torch.nn.Module:

@@ -16,7 +16,7 @@ from repro.nn import (
     PreNorm,
     RelativeAttention,
 )
-from repro.nn.mixer import detach, leaves, nbytes
+from repro.nn.mixer import detach, leaves, nbytes, reset_rows
 from repro.nn.settings import has_memory
 from tests.nn.mixers import difference, gradients, randomise
 from tests.nn.test_attention_compressed import BLOCK, KINDS, SHORT, D, build, in_calls, tokens
@@ -33,6 +33,32 @@ def test_a_state_stops_growing() -> None:
             result.append(nbytes(state))
         assert max(result[len(result) // 2 :]) <= max(result[: len(result) // 2])
     assert all(len(leaf) == 2 for leaf in leaves(state))
+
+
+@pytest.mark.parametrize("sizes", [[1] * 24, [3] * 8])
+@torch.no_grad()
+def test_any_capacity_is_enough_for_a_stream(sizes: list[int]) -> None:
+    mixer, x = build(), torch.stack(tokens([24, 24]))
+    roomy, _ = in_calls(mixer, x, sizes, mixer.init_state(2, capacity=40))
+    assert difference(in_calls(mixer, x, sizes, mixer.init_state(2, capacity=3))[0], roomy) < TOLERANCE
+
+
+@torch.no_grad()
+def test_shapes_of_states_do_not_depend_on_which_rows_have_a_block() -> None:
+    """States of micro-batches are joined."""
+    mixer, x = build(), torch.stack(tokens([20, 20]))
+    states, result = [mixer.init_state(1) for _ in x], []
+    for at, part in enumerate(x.split(4, dim=1)):
+        if at == 1:
+            states[0] = reset_rows(states[0], torch.tensor([True]))
+        mixed = [mixer(row[None], state, Layout(True)) for row, state in zip(part, states, strict=True)]
+        states = [one.state for one in mixed]
+        shapes = [[leaf.shape for leaf in leaves(state)] for state in states]
+        assert shapes[0] == shapes[1]
+        result.append(mixed[0].y)
+    assert states[0]["compressed_length"].tolist() == [3]
+    expected, _ = in_calls(mixer, x[:1, 4:], [4] * 4)
+    assert difference(torch.cat(result[1:], dim=1), expected) < TOLERANCE
 
 
 def test_gradients_with_a_state_that_is_detached_between_calls() -> None:

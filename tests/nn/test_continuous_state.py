@@ -1,19 +1,32 @@
 """Requirements of a mixer with a continuous memory, and promises about its state and gradients."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from repro.nn import Blocks, FeedForward, InfusedAttention, Layout, NormedLSTM, PreNorm, RelativeAttention
+from repro.nn import (
+    Blocks,
+    CompressiveAttention,
+    ConvolutionCompression,
+    FeedForward,
+    InfusedAttention,
+    Layout,
+    MeanCompression,
+    NormedLSTM,
+    PreNorm,
+    RelativeAttention,
+)
 from repro.nn.attention.compressed.pieces import pieces
 from repro.nn.attention.continuous import ContinuousMemory, ContinuousSignal
 from repro.nn.mixer import detach, leaves, nbytes
 from repro.nn.settings import CallSettings, MemorySettings, has_memory
 from tests.nn.mixers import difference, randomise
 from tests.nn.test_continuous_memory import PLAIN, SHORT, STICKY, D, build, in_calls, tokens
+from tests.nn.test_laws import TOLERANCE
 
 
 def test_bad_input() -> None:
@@ -23,6 +36,17 @@ def test_bad_input() -> None:
         ContinuousMemory(D, NormedLSTM, 3, PLAIN)
     with pytest.raises(ValueError, match="causal"):
         build("full", PLAIN)(torch.zeros(1, 2, D).double(), None, Layout(False))
+
+
+def test_a_short_term_mixer_with_an_auxiliary_loss_is_refused() -> None:
+    short = partial(CompressiveAttention, n_heads=2, mem_len=4, compressed_len=4)
+    learned, plain = partial(ConvolutionCompression, rate=2), partial(MeanCompression, rate=2)
+    with pytest.raises(
+        ValueError, match=r"CompressiveAttention.*reconstruction: 0.*compression without weights"
+    ):
+        ContinuousMemory(D, partial(short, compression=learned), 3, PLAIN)
+    ContinuousMemory(D, partial(short, compression=learned, reconstruction=0.0), 3, PLAIN)
+    ContinuousMemory(D, partial(short, compression=plain), 3, PLAIN)
 
 
 @pytest.mark.parametrize("signal", [PLAIN, STICKY], ids=["plain", "sticky"])
@@ -37,6 +61,15 @@ def test_a_state_stops_growing(short: str, signal: ContinuousSignal) -> None:
             result.append(nbytes(state))
         assert max(result[len(result) // 2 :]) <= max(result[: len(result) // 2])
     assert all(len(leaf) == 2 for leaf in leaves(state))
+
+
+@torch.no_grad()
+def test_any_capacity_is_enough_for_a_stream() -> None:
+    mixer, x = build("full", PLAIN), torch.stack(tokens([24, 24]))
+    for sizes in ([1] * 24, [2] * 12):
+        roomy, _, _ = in_calls(mixer, x, sizes, mixer.init_state(2, capacity=40))
+        got, _, _ = in_calls(mixer, x, sizes, mixer.init_state(2, capacity=2))
+        assert difference(got, roomy) < TOLERANCE
 
 
 @pytest.mark.parametrize("short", SHORT)

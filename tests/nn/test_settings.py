@@ -1,6 +1,7 @@
 """Settings that travel with a call: what modules know, and that every way of calling hands them on."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -16,8 +17,10 @@ from repro.nn import (
     Hashing,
     InfusedAttention,
     Layout,
+    LinearAttention,
     LSHAttention,
     NoPositions,
+    NormedLSTM,
     PreNorm,
     RelativeAttention,
     ReversibleStack,
@@ -30,6 +33,7 @@ from repro.nn.settings import (
     has_hashing,
     has_memory,
     has_memory_settings,
+    rereads,
 )
 
 OTHER = CallSettings(MemorySettings(2), Hashing(0))
@@ -45,6 +49,27 @@ def test_what_a_model_knows() -> None:
         "infused",
     }
     assert {name for name, mixer in made.items() if has_hashing(nn.Sequential(mixer))} == {"hashed"}
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (partial(RelativeAttention, n_heads=2, mem_len=5), True),
+        (partial(InfusedAttention, n_heads=2), True),
+        (partial(FeedForward, d_ff=12), True),  # no state
+        (partial(InfusedAttention, n_heads=2, mem_len=5), False),
+        (partial(LinearAttention, n_heads=2), False),
+        (partial(FullAttention, n_heads=2), False),
+        (NormedLSTM, False),
+    ],
+    ids=["relative", "infused", "none", "infused-memory", "linear", "full", "lstm"],
+)
+def test_no_state_may_hold_what_is_read_again(other: Any, expected: bool) -> None:
+    nets = [as_built_with(memory) for memory in (3, 0)]
+    for net in nets:
+        net.stack.each()[1]["mix"].body = other(8)
+    assert rereads(nets[0]) == expected
+    assert rereads(nets[1]) or has_memory(nets[1])  # without a memory no state is carried
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,16 @@ from torch import Tensor
 from repro.data.sets.puzzles.echo import EchoData
 from repro.errors import UserError
 from repro.models import DecoderLM
-from repro.nn import Blocks, FeedForward, NoPositions, PreNorm, RelativeAttention, ShawAttention, Vocabulary
+from repro.nn import (
+    Blocks,
+    FeedForward,
+    LinearAttention,
+    NoPositions,
+    PreNorm,
+    RelativeAttention,
+    ShawAttention,
+    Vocabulary,
+)
 from repro.tasks import Constant, LanguageModel, Protocol
 from tests.tasks.streams import SYMBOLS, TOKENS, network, task, trainer
 
@@ -71,3 +80,11 @@ def test_a_memory_that_would_hold_what_is_read_again_is_refused() -> None:
     with pytest.raises(UserError, match=r"context 3.*mem_len"):
         trainer(1, limit_val_batches=0).fit(language, datamodule=data(3))
     trainer(1, limit_val_batches=0).fit(task(network(0), Protocol(seq_len=4)), datamodule=data(3))
+
+
+def test_a_state_beside_the_memory_is_refused_too() -> None:
+    language = made("relative")
+    net: Any = language.net
+    net.stack.layers[1]["mix"].body = LinearAttention(8, 2)
+    with pytest.raises(UserError, match=r"context 3.*state of a mixer"):
+        trainer(1, limit_val_batches=0).fit(language.double(), datamodule=data(3))

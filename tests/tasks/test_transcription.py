@@ -157,6 +157,14 @@ def test_the_time_of_an_epoch_follows_from_the_speed(tested: Any) -> None:
     assert again == pytest.approx(curves.tokens / 20.0)
 
 
+def test_a_run_resumed_behind_its_last_step_has_a_pace() -> None:
+    made, curves = task(), Curves()
+    curves.curves, curves.tokens = {"train/tokens_per_s": [[2, 20.0]]}, 30
+    trainer(2, callbacks=[curves]).test(made, datamodule=data(), verbose=False)
+    pace = {m.name: m.value for m in made.measurements()}["train/seconds_per_epoch"]
+    assert pace == pytest.approx(30 / 2 * 4 / 20.0)
+
+
 def test_an_evaluation_alone_has_no_pace() -> None:
     made = task()
     trainer(callbacks=[Curves()]).test(made, datamodule=data(), verbose=False)

@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
 from repro.models.generate import translate
-from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
+from repro.nn import AdaptiveVocabulary, Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
 from repro.tasks import Constant, Translation
 from repro.tasks.metrics.sentences import Sentence, TranslationScores, one_line
 from repro.tasks.translation import decode_batch
@@ -60,13 +60,24 @@ def test_loss_is_the_smoothed_sum_over_the_tokens_of_the_whole_update() -> None:
     assert int(result["sums"]["tokens"]) == 6
 
 
-def test_an_auxiliary_loss_is_part_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("divergence", "needed"), [(False, "score"), (True, "padded_score")])
+def test_a_vocabulary_that_cannot_be_smoothed_is_refused(divergence: bool, needed: str) -> None:
+    net = torch.nn.Linear(1, 1)
+    Translation(net, torch.optim.SGD, Constant, divergence=divergence)  # has none that could be asked
+    net.vocabulary = AdaptiveVocabulary(8, 8, SIZE, [5])
+    with pytest.raises(
+        ValueError, match=rf"with {needed}, which AdaptiveVocabulary.*take repro\.nn\.Vocabulary"
+    ):
+        Translation(net, torch.optim.SGD, Constant, divergence=divergence)
+
+
+def test_an_auxiliary_loss_is_part_of_the_loss_by_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     module, pairs = task(), batch()
     plain, forward = module.training_step(pairs, 0), module.net.forward
     aux = torch.tensor([1.0, 3.0])
     monkeypatch.setattr(module.net, "forward", lambda *args: forward(*args)._replace(aux=aux))
     result = module.training_step(pairs, 0)
-    assert result["loss"].item() == pytest.approx(plain["loss"].item() + 2.0)
+    assert result["loss"].item() == pytest.approx(plain["loss"].item() + (4 * 1.0 + 2 * 3.0) / 24)
     assert result["sums"]["loss"] == plain["sums"]["loss"]
 
 

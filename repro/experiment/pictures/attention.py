@@ -32,10 +32,11 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         target: ids of the translation, without begin and end symbols: the network reads it, as in training.
 
     Returns:
-        The sheet. In each map a row is the token that attends, a column what it attends to.
+        The sheet. In each map a row is the token that attends, a column what it attends to. Layers whose weights are
+        no table of these, such as those of chunks, are left out.
 
     Raises:
-        UserError: no layer of the network has attention weights.
+        UserError: no layer of the network has such attention weights.
     """
     ids, lengths = source_batch([source], tokenizer.pad_id, tokenizer.eos_id)
     inputs = [tokenizer.bos_id, *target]
@@ -47,7 +48,8 @@ def attention_sheet(net: EncoderDecoder, tokenizer: Tokenizer, source: list[int]
         "target": ["<begin>", *_words(tokenizer, target)],
     }
     layers = ((_LAYER.match(name), weights) for name, weights in captured.items())
-    bands = [_band(match, weights[0].float().cpu(), labels) for match, weights in layers if match]
+    made = [_band(match, weights.float().cpu(), labels) for match, weights in layers if match]
+    bands = [band for band in made if band is not None]
     if not bands:
         raise UserError("no layer of this network makes attention weights that could be shown")
     title = f"{tokenizer.decode(source)}  \N{RIGHTWARDS ARROW}  {tokenizer.decode(target)}"
@@ -75,10 +77,12 @@ def _words(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     return [tokenizer.decode([i]).strip() or "\N{OPEN BOX}" for i in ids]
 
 
-def _band(match: re.Match[str], weights: Tensor, labels: dict[str, list[str]]) -> Band:
-    """The heads of one layer, ``(H, T, S)``, side by side."""
+def _band(match: re.Match[str], weights: Tensor, labels: dict[str, list[str]]) -> Band | None:
+    """The heads of one layer, ``(1, H, T, S)``, side by side; None for weights of another shape."""
     side, layer, part = match.groups()
     rows = labels["source" if side == "encoder" else "target"]
     columns = labels["target" if (side, part) == ("decoder", "mix") else "source"]
-    maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights, 1)]
+    if weights.dim() != 4 or (len(weights), *weights.shape[2:]) != (1, len(rows), len(columns)):
+        return None
+    maps = [HeatMap(f"head {i}", table.tolist(), rows, columns) for i, table in enumerate(weights[0], 1)]
     return Band(f"{_KINDS[side, part]}, layer {int(layer) + 1}", maps)

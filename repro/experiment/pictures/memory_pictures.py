@@ -20,6 +20,7 @@ from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
 from repro.record import thin
 from repro.tasks.evaluated import EvaluatedTask
+from repro.tasks.lightning_private import stand_in_trainer
 
 PARTS = 64  # of [0, 1], in which densities are shown
 SEGMENTS = 16  # of a text that are read
@@ -41,6 +42,7 @@ def load_captures(word: str, scale: str | None = None, seed: int | None = None) 
     if not _has_memory(parts.task):
         raise UserError(f"{word}: no layer of its network has a continuous memory that could be shown")
     parts.data.setup("test")
+    stand_in_trainer(parts.task, datamodule=parts.data, global_step=0)
     captures = read_example(parts.task, parts.data)
     if not captures:
         raise UserError(
@@ -71,7 +73,8 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
         tokens = min(SEGMENTS * cut.seq_len, cut.tokens or SEGMENTS * cut.seq_len)
         evaluation = replace(evaluation, selection=replace(cut, rows=1, tokens=tokens, batches=None))
     elif FirstExamples in data.selections:
-        evaluation = replace(evaluation, selection=FirstExamples(1))
+        # named as the validation during training, in which a model of conversations draws no replies
+        evaluation = replace(evaluation, name=task.validation().name, selection=FirstExamples(1))
     else:
         return {}
     net = task.net

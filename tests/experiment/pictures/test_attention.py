@@ -12,7 +12,17 @@ from repro.errors import UserError
 from repro.experiment.pictures import attention
 from repro.experiment.pictures.attention import attention_sheet, short_sample
 from repro.models import EncoderDecoder
-from repro.nn import Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
+from repro.nn import (
+    Blocks,
+    CrossAttention,
+    FeedForward,
+    FullAttention,
+    Hashing,
+    LocalAttention,
+    LSHAttention,
+    RelativeAttention,
+    Vocabulary,
+)
 
 D, H = 8, 2
 
@@ -29,14 +39,17 @@ class Letters:
         return "".join(" abcdefgh"[i - 2] for i in ids)
 
 
-def network() -> EncoderDecoder:
+def network(decoder: Any = FullAttention) -> EncoderDecoder:
     torch.manual_seed(0)
-    blocks = Blocks(
-        [partial(FullAttention, n_heads=H)],
-        partial(FeedForward, d_ff=16),
-        cross=partial(CrossAttention, n_heads=H),
+    blocks, decoder_blocks = (
+        Blocks(
+            [partial(mixer, n_heads=H)],
+            partial(FeedForward, d_ff=16),
+            cross=partial(CrossAttention, n_heads=H),
+        )
+        for mixer in (FullAttention, decoder)
     )
-    return EncoderDecoder(D, 1, 2, partial(Vocabulary, size=11), blocks).eval()
+    return EncoderDecoder(D, 1, 2, partial(Vocabulary, size=11), blocks, decoder_blocks=decoder_blocks).eval()
 
 
 @pytest.fixture
@@ -66,6 +79,21 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
             assert (len(one.values), len(one.values[0])) == tuple(map(len, result[band.title]))
             assert all(abs(sum(row) - 1) < 1e-5 for row in one.values)
     assert bands[1].maps[0].values[0][1:] == [0.0, 0.0], "the first token of a translation sees itself only"
+
+
+@pytest.mark.parametrize(
+    "mixer",
+    [
+        partial(LocalAttention, chunk=2),  # a table for each chunk
+        RelativeAttention,  # heads come first
+        partial(LSHAttention, hashing=Hashing(rounds=0)),  # without the first token, which sees itself alone
+    ],
+    ids=["local", "relative", "hashed"],
+)
+def test_tables_of_another_shape_are_not_drawn(mixer: Any, drawn: list[Any]) -> None:
+    attention_sheet(network(mixer), Letters(), [3, 4, 5], [6, 7])
+    cross = [f"Decoder to the source, layer {layer}" for layer in (1, 2)]
+    assert [band.title for band in drawn[0][1]] == ["Encoder to itself, layer 1", *cross]
 
 
 def test_a_network_without_weights_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,14 @@ from repro.errors import UserError
 from repro.experiment import recording
 from repro.experiment.build import build
 from repro.experiment.pictures import memory_pictures
-from repro.experiment.pictures.memory_pictures import PARTS, QUERIES, memory_sheet, profiles, read_example
+from repro.experiment.pictures.memory_pictures import (
+    PARTS,
+    QUERIES,
+    load_captures,
+    memory_sheet,
+    profiles,
+    read_example,
+)
 from repro.experiment.run import run
 from repro.nn import ContinuousMemory, RelativeAttention
 from repro.nn.attention.continuous import ContinuousSignal
@@ -20,7 +27,7 @@ from repro.nn.attention.continuous.capture import MemoryCapture
 from repro.nn.attention.continuous.long_term import Read
 from repro.recipe import load_recipe
 from repro.record import RunRecord
-from tests.workshop import STREAM_RECIPE, Workshop
+from tests.workshop import STREAM_RECIPE, TALK, Workshop
 
 SORTING = """\
 title: Sorting
@@ -145,6 +152,13 @@ def test_a_record_says_how_its_memories_were_read(workshop: Workshop) -> None:
     assert sorted(made.profiles) == [f"{what}/layer {n}" for what in whats for n in (1, 2)]
     assert max(made.profiles["number of the token/layer 1"]) < 48, "sixteen segments of three tokens"
     assert sum(made.profiles["draws by bin/layer 2"]) == 6, "samples"
+
+
+def test_a_conversation_is_read_without_replies(workshop: Workshop) -> None:
+    made = run(load_recipe(workshop.talk(), "cpu"), 1, "x")
+    whats = ("density of attention", "draws by bin", "number of the token", "share of attention by bin")
+    assert sorted(made.profiles) == [f"{what}/layer {n}" for what in whats for n in (1, 2)]
+    assert list(load_captures(TALK, "cpu", 1)) == [1, 2], "of a run that is loaded, so without a Trainer"
 
 
 def test_no_run_is_lost_for_a_profile(

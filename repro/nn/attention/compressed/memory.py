@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from repro.nn.attention.compressed.compression import Compression
 from repro.nn.attention.compressed.pending import append_new, drop_oldest, empty_pending, most, oldest
@@ -102,8 +102,8 @@ class CompressedMemory(nn.Module, Remembers):
             "compressed": weight.new_zeros(batch, self.compressed_len if in_place else 0, weight.shape[1]),
             "compressed_length": torch.zeros(batch, dtype=torch.long, device=weight.device),
         }
-        if capacity is not None:
-            state["short"] = self.short.init_state(batch, min(capacity, 2 * self.block))
+        if in_place:
+            state["short"] = self.short.init_state(batch, 2 * self.block)
         return state
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
@@ -137,14 +137,20 @@ class CompressedMemory(nn.Module, Remembers):
         """
         pending, size, state = state["pending"], self.block, dict(state)
         full = pending["length"] >= size
-        blocks = full * (size // self.compression.rate)
+        made, in_place = size // self.compression.rate, "short" in state
+        blocks = full * made
         state["pending"] = drop_oldest(pending, size * full, size - 1)
-        if most(pending) < size or not may_hold(full):
+        if most(pending) < size:
+            return state, None, blocks
+        if not may_hold(full):
+            if not in_place:  # as wide as where a row is full: states of other rows are joined to it
+                columns = state["compressed"].shape[1]
+                more = min(columns + made, self.compressed_len) - columns
+                state["compressed"] = pad(state["compressed"], (0, 0, more, 0))
             return state, None, blocks
         old = oldest(pending, size)
         past = {"memory": state["compressed"], "length": state["compressed_length"]}
         new = remember(past, self.compression(old), Layout(True, lengths=blocks), self.compressed_len)
-        in_place = "short" in state
         state["compressed"] = past["memory"].copy_(new["memory"]) if in_place else new["memory"]
         state["compressed_length"] = new["length"]
         if in_place:

@@ -95,7 +95,7 @@ class ContinuousMemory(nn.Module, Remembers):
         if remembered(self.short, settings):
             state["short"] = self.short.init_state(batch, capacity, settings)
         elif capacity is not None:
-            state["short"] = self.short.init_state(batch, min(capacity, 2 * self.block), settings)
+            state["short"] = self.short.init_state(batch, 2 * self.block, settings)
         return state
 
     def forward(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:

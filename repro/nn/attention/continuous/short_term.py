@@ -13,15 +13,21 @@ def require_short_term(mixer: nn.Module) -> Any:
     """The mixer, if it has queries to offer.
 
     A short-term mixer has ``n_heads``, ``d_head`` and a linear projection ``qkv`` whose first ``n_heads · d_head``
-    outputs are its queries. One that keeps earlier tokens is a :class:`~repro.nn.settings.Remembers`.
+    outputs are its queries. One that keeps earlier tokens is a :class:`~repro.nn.settings.Remembers`. An auxiliary loss
+    of it would be lost.
 
     Raises:
-        ValueError: it has not.
+        ValueError: it has not, or it learns by an auxiliary loss.
     """
     offers = isinstance(getattr(mixer, "qkv", None), nn.Linear)
     if not (offers and hasattr(mixer, "n_heads") and hasattr(mixer, "d_head")):
         raise ValueError(
             f"a continuous memory needs a short-term mixer with n_heads, d_head and qkv, not {type(mixer).__name__}"
+        )
+    if getattr(mixer, "learns", False):
+        raise ValueError(
+            f"a continuous memory drops the auxiliary loss by which the compression of {type(mixer).__name__} learns; "
+            "set its reconstruction: 0, or take a compression without weights"
         )
     return mixer
 
