@@ -20,7 +20,7 @@ BUDGETS = {
     "experiment": 2620,
     "launch": 2171,
     "mirror": 390,
-    "models": 1154,
+    "models": 1155,
     "nn": 4542,
     "report": 2061,
     "repro": 1412,

@@ -25,13 +25,7 @@ Rows = dict[str, Tensor]
 
 
 class Scoring(Protocol):
-    """The interface of a vocabulary for decoding.
-
-    Attributes:
-        size: V.
-    """
-
-    size: int
+    """The interface of a vocabulary for decoding."""
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities ``(..., V)`` given hidden states ``(..., D)``."""

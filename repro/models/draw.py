@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -155,7 +156,8 @@ def timed_drawing(
     if values is not None and not 1 <= values < n_values:
         raise ValueError(f"values {values} must be from 1 to {n_values - 1}, those that are drawn")
     device = next(net.parameters()).device
-    ids = torch.randint(net.vocabulary.size, (images, n_values), device=device)
+    vocabulary: Any = net.vocabulary
+    ids = torch.randint(vocabulary.size, (images, n_values), device=device)
     runs = _runs(n_values - 1, values)
     _seconds(net, ids, (runs[0][0], min(2, runs[0][1])), cached, clock)  # warms up
     seconds = sum(_seconds(net, ids, run, cached, clock) for run in runs)
