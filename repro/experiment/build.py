@@ -77,7 +77,7 @@ def build(recipe: Recipe, meta: bool = False) -> Parts:
     Raises:
         UserError: a key that no constructor has, a value of the wrong type or out of range.
     """
-    if lacking := [name for name in ("trainer", "model", "data") if name not in recipe.sections]:
+    if lacking := [name for name in ("model", "data") if name not in recipe.sections]:
         raise UserError(f"{recipe.experiment} has no section {', '.join(lacking)}; a recipe needs it")
     built = _instantiate(recipe, recipe.sections, meta).as_dict()
     present = {key: value for key, value in built.items() if value is not None}

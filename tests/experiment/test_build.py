@@ -180,7 +180,7 @@ def test_a_recipe_says_it_in_one_line() -> None:
         build(Recipe("p/r", "paper", config), meta=True)
 
 
-@pytest.mark.parametrize("section", ["trainer", "model", "data"])
+@pytest.mark.parametrize("section", ["model", "data"])
 def test_a_recipe_without_a_section_is_refused_in_one_line(workshop: Workshop, section: str) -> None:
     recipe = load_recipe(TINY, "cpu")
     del recipe.config[section]

@@ -42,6 +42,13 @@ def tiny(**more: Any) -> Recipe:
     return load_recipe(TINY, "cpu", list({**SIZES, **more}.items()))
 
 
+def test_a_run_without_a_trainer_section_is_refused_in_one_line(workshop: Workshop) -> None:
+    recipe = tiny()
+    del recipe.config["trainer"]
+    with pytest.raises(UserError, match="the recipe has no section trainer"):
+        session.prepare(recipe, 1)
+
+
 def test_a_run_may_be_without_a_progress_bar(workshop: Workshop) -> None:
     trainer = session.prepare(tiny(**{"trainer.enable_progress_bar": False}), 1).trainer
     assert not [one for one in trainer.callbacks if isinstance(one, ProgressBar)]
