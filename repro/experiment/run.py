@@ -151,7 +151,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         assert before.path is not None
         current.saver.resumed_from = before.step
         current.curves.source = before.path.parent.parent / EVENTS_FILE
-        settings = current.parts.trainer
+        settings = current.parts.trainer  # Lightning's own interval is known only in training
         every = settings.get("val_check_interval") or 1
         if before.step % every == 0 and settings.get("limit_val_batches") != 0:
             current.curves.validated_again = before.step

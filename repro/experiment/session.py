@@ -99,8 +99,6 @@ def require_validation(parts: Parts) -> None:
     Raises:
         UserError: names the setting.
     """
-    if "max_steps" not in parts.trainer:
-        raise UserError("the recipe has no section trainer; trainer.max_steps is the number of updates")
     rules = {
         "checkpoints.best": parts.checkpoints.best if parts.checkpoints else None,
         "stop.metric": parts.stop.metric if parts.stop else None,

@@ -74,6 +74,8 @@ def make_trainer(
         UserError: arguments that are not supported or do not go together, or a strategy that shards the model.
     """
     settings = dict(arguments)
+    if "max_steps" not in settings:
+        raise UserError("the recipe has no section trainer; trainer.max_steps is the number of updates")
     refuse_unsupported(settings)
     refuse_strategies(settings.get("strategy"))
     settings["callbacks"] = [*_listed(settings.get("callbacks")), *callbacks]
