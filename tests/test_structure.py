@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1834,
     "data": 5291,
     "evidence": 2422,
-    "experiment": 2622,
+    "experiment": 2632,
     "launch": 2171,
     "mirror": 390,
     "models": 1155,

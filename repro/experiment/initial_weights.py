@@ -87,8 +87,15 @@ def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str
     return {"weights": name, "sha256": opened.sha256, "revision": opened.revision or "unpinned"}
 
 
-def go_on_from(recipe: Recipe, seed: int, max_steps: int, plan: Checkpoints) -> Resume:
+def go_on_from(recipe: Recipe, seed: int, max_steps: int, plan: Checkpoints, early: bool = False) -> Resume:
     """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
+
+    Args:
+        recipe: the one that continues.
+        seed: of both runs.
+        max_steps: the last planned step.
+        plan: which checkpoints are averaged.
+        early: whether a ``stop`` rule may end the run at any step.
 
     Raises:
         UserError: it is missing or damaged, leaves nothing to train, or the average of the last checkpoints would begin
@@ -109,10 +116,12 @@ def go_on_from(recipe: Recipe, seed: int, max_steps: int, plan: Checkpoints) -> 
             f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)}: "
             f"set trainer.max_steps above it, not to {max_steps}"
         )
-    if plan.averaged(max_steps)[0] <= step_of(path):
+    first = plan.averaged(step_of(path) + 1 if early else max_steps)[0]
+    if first <= step_of(path):
         raise UserError(
             f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)} and would average its "
-            f"checkpoints from step {plan.averaged(max_steps)[0]} on; lower checkpoints.average_last, "
-            f"{plan.average_last}, or checkpoints.every_steps, {plan.every_steps}"
+            f"checkpoints from step {first} on{' where `stop` ends it early' * early}; lower "
+            f"checkpoints.average_last, {plan.average_last}, or checkpoints.every_steps, {plan.every_steps}"
+            f"{', or leave `stop` out' * early}"
         )
     return Resume(path, step_of(path))

@@ -25,7 +25,7 @@ class Resume:
     later: list[Path] = field(default_factory=list)
 
 
-def find(saver: StepCheckpoints, max_steps: int) -> Resume:
+def find(saver: StepCheckpoints, max_steps: int, early: bool = False) -> Resume:
     """The newest valid checkpoint from which the final model can still be made: an average, or the best so far.
 
     Nothing is changed.
@@ -33,6 +33,7 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
     Args:
         saver: has the folder, and which checkpoints are averaged in the end.
         max_steps: of the whole run.
+        early: whether the run may end before, at the newest checkpoint or at any step behind it.
     """
     resume = Resume()
 
@@ -43,11 +44,14 @@ def find(saver: StepCheckpoints, max_steps: int) -> Resume:
             resume.damaged[path] = wrong
         return wrong is None
 
-    for path in reversed(checkpoints(saver.folder)):
+    files = checkpoints(saver.folder)
+    for path in reversed(files):
         if not sound(path):
             continue
         step = step_of(path)
-        needed = [checkpoint_path(saver.folder, s) for s in saver.plan.averaged(max_steps) if s < step]
+        earliest = step if path == files[-1] else step + 1
+        averaged = saver.plan.averaged(earliest if early else max_steps)
+        needed = [checkpoint_path(saver.folder, s) for s in averaged if s < step]
         if saver.plan.best is not None and (best := saver.best_in(read(path, mmap=True))) is not None:
             needed.append(best_path(saver.folder, best[0]))
         if all(sound(p) for p in needed):

@@ -137,7 +137,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     data.prepare_data()
     data.setup("fit")
     join_ranks(current.trainer)
-    resume = by_rank_0(lambda: find(current.saver, current.steps))
+    resume = by_rank_0(lambda: find(current.saver, current.steps, current.ends_early))
     current.stamper.maker = made_by(known_at_start(current))
     current.saver.resumed_from, current.saver.unusable = resume.step, [*resume.damaged, *resume.later]
     if resume.path is None:
@@ -146,7 +146,9 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         if current.recipe.start_with != "everything":
             return resume
         before = by_rank_0(
-            lambda: go_on_from(current.recipe, current.seed, current.steps, current.saver.plan)
+            lambda: go_on_from(
+                current.recipe, current.seed, current.steps, current.saver.plan, current.ends_early
+            )
         )
         assert before.path is not None
         current.saver.resumed_from = before.step

@@ -64,6 +64,11 @@ class Run:
         """Optimiser updates of the whole run: fewer than planned once its ``stop`` rule is met."""
         return self.trainer.max_steps
 
+    @property
+    def ends_early(self) -> bool:
+        """Whether a ``stop`` rule may end the run before its last planned update."""
+        return self.early_stop.rule is not None
+
     def fail(self, message: str, limit_s: float) -> None:
         """Notes in the events why the run fails; W&B's mirror has ``limit_s`` seconds to send it."""
         self.events.fail(message, self.trainer.global_rank)

@@ -59,6 +59,9 @@ def test_a_run_goes_back_to_before_a_damaged_one_that_would_be_averaged(tmp_path
     assert result.step == 70
     assert result.later == [checkpoint_path(tmp_path, 94), checkpoint_path(tmp_path, 90)]
     assert find(saver, 1000).step == 94, "80 is not among the last three of a longer run"
+    assert find(saver, 1000, early=True).step == 70, "it may end at 94 or 95"
+    saver = saver_of(tmp_path, [], average_last=2, keep=4)
+    assert find(saver, 1000, early=True).step == 94, "the mean of 90 and 94"
 
 
 def test_a_run_goes_back_to_before_a_damaged_best(tmp_path: Path) -> None:

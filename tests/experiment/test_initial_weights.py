@@ -111,6 +111,10 @@ def test_a_training_that_cannot_go_on_is_refused(workshop: Workshop) -> None:
         UserError, match=r"from step 7.*average.*from step 7 on; lower checkpoints\.average_last, 6"
     ):
         run(load_recipe(second, "cpu", averaged), 1, "x")
+    averaged = [("checkpoints.every_steps", 4), ("checkpoints.average_last", 2)]
+    stop = [("stop", {"metric": "val/loss", "at_least": 0.0})]
+    with pytest.raises(UserError, match=r"from step 4 on where `stop` ends it early.*or leave `stop` out"):
+        run(load_recipe(second, "cpu", [*averaged, *stop]), 1, "x")
     folder = load_recipe(first, "cpu").run_dir(1) / "checkpoints"
     with checkpoint_path(folder, 7).open("r+b") as file:
         file.truncate(100)
