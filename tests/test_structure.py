@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 390,
     "models": 1155,
     "nn": 4542,
-    "report": 2061,
+    "report": 2028,
     "repro": 1412,
     "tasks": 3161,
     "training": 877,

@@ -16,6 +16,7 @@ from repro.paths import published_files, runs_dir
 if TYPE_CHECKING:
     from wandb import Api
 
+    from repro.report.dashboard import Place
     from repro.report.own_runs import RunGroup
 
 WATCH_S = 60.0
@@ -83,37 +84,35 @@ def make_dashboard(args: argparse.Namespace) -> None:
     """Create or update a paper's W&B workspace and report."""
     from repro.mirror.api import connect, plainly
 
-    entity, project = _place(args.entity, args.project)  # before the import, whose library may be missing
-    from repro.report.dashboard import CAMPAIGN, Board, outline, publish
+    place = _place(args.entity, args.project)  # before the import, whose library may be missing
+    from repro.evidence.table import read_evidence
+    from repro.report.dashboard import CAMPAIGN, outline, publish, report
 
-    board = Board.read(args.paper, entity, project) if args.paper else None
+    found = read_evidence(args.paper) if args.paper else None
     if args.dry_run:
-        print(outline(board.report("https://wandb.ai")).rstrip() if board else "\n".join(CAMPAIGN))
+        print(outline(report(found, place, "https://wandb.ai")).rstrip() if found else "\n".join(CAMPAIGN))
         return
     api = connect()
-    with plainly(f"dashboard of {args.paper or project}"):
-        entity = _entity(api, entity)
-        board = board and dataclasses.replace(board, entity=entity)
-        saved = publish(board, entity, project, api, runs_dir() / ADDRESSES)
-    for item in saved:
-        print(f"{'created' if item.created else 'updated'} {item.kind:<9} {item.url}")
+    with plainly(f"dashboard of {args.paper or place['project']}"):
+        lines = publish(found, _named(api, place), api, runs_dir() / ADDRESSES)
+    print("\n".join(lines))
 
 
 def save_comparison(groups: "Sequence[RunGroup]", scores: Sequence[str], metrics: Sequence[str]) -> None:
     """Makes a report of runs side by side on W&B and prints its address."""
     from repro.mirror.api import connect, plainly
 
-    entity, project = _place()  # before the import, whose library may be missing
+    place = _place()  # before the import, whose library may be missing
     from repro.report.dashboard import comparison_report
 
     api = connect()
     with plainly("report of the comparison"):
-        report = comparison_report(groups, scores, metrics, _entity(api, entity), project)
+        report = comparison_report(groups, scores, metrics, _named(api, place))
         print(f"created report    {report.save().url}")
 
 
-def _place(entity: str | None = None, project: str | None = None) -> tuple[str, str]:
-    """The entity, empty where it is that of the key, and the project on W&B.
+def _place(entity: str | None = None, project: str | None = None) -> "Place":
+    """The place on W&B; its entity is empty where it is that of the key.
 
     Raises:
         UserError: a name that cannot be one, or the library of reports is missing.
@@ -128,15 +127,16 @@ def _place(entity: str | None = None, project: str | None = None) -> tuple[str, 
     check_name(project, "project")
     if entity:
         check_name(entity, "entity")
-    return entity, project
+    return {"entity": entity, "project": project}
 
 
-def _entity(api: "Api", entity: str) -> str:
-    """The given entity, else that of the key.
+def _named(api: "Api", place: "Place") -> "Place":
+    """The place with its entity, which is that of the key where none is given.
 
     Raises:
         UserError: there is neither.
     """
-    if not entity and not (entity := api.default_entity or ""):
+    entity = place["entity"] or api.default_entity
+    if not entity:
         raise UserError("W&B names no entity for this key; give --entity, or set WANDB_ENTITY")
-    return entity
+    return {"entity": entity, "project": place["project"]}

@@ -11,9 +11,9 @@ import contextlib
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, TypedDict, TypeVar
 
 import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
@@ -22,8 +22,7 @@ from wandb_workspaces import expr
 
 from repro import text
 from repro.evidence.goals import goals_of, numbers_for
-from repro.evidence.published import Paper
-from repro.evidence.table import Evidence, read_evidence
+from repro.evidence.table import Evidence
 from repro.recipe import SCALES, Recipe
 from repro.record import write_atomic
 from repro.report.formats.blocks import Document, Grid, Heading
@@ -49,192 +48,75 @@ MOST_LETTERS = 128  # of a report's title
 DESCRIPTION = "Published values beside ours, made by `repro dashboard`; edits here are overwritten."
 
 
-@dataclass(frozen=True)
-class Board:
-    """A paper's evidence, and the place of its runs on W&B."""
+class Place(TypedDict):
+    """Where runs and views are on W&B: a user or team, and a project of theirs."""
 
-    evidence: Evidence
     entity: str
     project: str
 
-    @classmethod
-    def read(cls, key: str, entity: str, project: str) -> "Board":
-        """Reads a paper's evidence.
 
-        Raises:
-            UserError: no paper of that key; or a published file, recipe or record that contradicts its schema.
-        """
-        return cls(read_evidence(key), entity, project)
-
-    @property
-    def paper(self) -> Paper:
-        (paper,) = self.evidence.papers
-        return paper
-
-    @property
-    def recipes(self) -> list[Recipe]:
-        return list(self.evidence.comparison.recipes.values())
-
-    def workspace(self) -> ws.Workspace:
-        """The workspace, not saved."""
-        sections = {
-            "Training": _curves(TRAINING),
-            "Validation": _curves(self.validated(self.recipes), self.final_scores()),
-            "Speed and hardware": _curves(SPEED),
-            "Measured beside published": _bars(self.final_scores()),
-        }
-        return ws.Workspace(
-            entity=self.entity,
-            project=self.project,
-            name=f"{self.paper.key}: curves",
-            sections=[
-                ws.Section(name=name, panels=own, is_open=True) for name, own in sections.items() if own
-            ],
-            settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
-            runset_settings=ws.RunsetSettings(
-                filters=[expr.Metric("Tags").isin([name]) for name in (self.paper.key, "judged")],
-                groupby=[expr.Metric("Group"), expr.Config("recipe.title")],
-            ),
-        )
-
-    def report(self, workspace: str) -> wr.Report:
-        """The report, not saved.
-
-        Args:
-            workspace: its address.
-        """
-        opening, *passages = _passages(paper_document(self.evidence, self.paper))
-        blocks: list[Any] = [
-            wr.TableOfContents(),
-            wr.P([wr.Link(text="The paper", url=self.paper.about.url)]),
-            wr.P([wr.Link(text="All curves", url=workspace)]),
-            wr.MarkdownBlock(opening[1]),
-        ]
-        for heading, words in passages:
-            blocks += [wr.H2(heading), wr.MarkdownBlock(words)]
-        blocks += [wr.H2("Curves by recipe"), *self.by_recipe(), wr.H2("Commands")]
-        blocks.append(wr.MarkdownBlock("\n".join(["```bash", *self.commands(), "```"])))
-        return wr.Report(
-            entity=self.entity,
-            project=self.project,
-            title=text.clean(f"{self.paper.key}: {self.paper.title}")[:MOST_LETTERS],
-            description=DESCRIPTION,
-            width="fluid",
-            blocks=blocks,
-        )
-
-    def by_recipe(self) -> Iterator[Any]:
-        """A heading for each recipe. Scales never share axes: each has panels of its own."""
-        grids: dict[str, list[Recipe]] = {}
-        for recipe in self.recipes:
-            grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
-        for grid, points in sorted(grids.items()):
-            yield wr.H3(text.clean(grid))
-            metrics = (*TRAINING[:1], *self.validated(points), *TRAINING[1:], *SPEED)
-            for scale in (scale for scale in SCALES if any(point.scale == scale for point in points)):
-                name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
-                runs = wr.Runset(
-                    entity=self.entity,
-                    project=self.project,
-                    name=name,
-                    query=_query(grid, [point for point in points if point.scale == scale]),
-                    filters=[expr.Metric("Tags").isin([tag]) for tag in (scale, "judged")],
-                    groupby=["run.Group", "config.recipe.title"],
-                )
-                yield wr.P(name)
-                yield wr.PanelGrid(runsets=[runs], panels=_curves(metrics))
-
-    def validated(self, recipes: list[Recipe]) -> list[str]:
-        """The validation curves that the test scores of some recipes name, and the loss."""
-        tests = self.evidence.files[self.paper.key].tests
-        measured = {goal.measured for recipe in recipes for goal in goals_of(recipe)}
-        measured |= {test.measured_of(row) for test in tests for row in test.rows}
-        last = {"loss", *(name.rpartition("/")[2] for name in measured)}
-        return [f"val/{s}" for s in SCORES if any(n == s or n.startswith(f"{s}_") for n in last)]
-
-    def final_scores(self) -> list[list[str]]:
-        """Each final score of a run at the paper's scale, then the published numbers in the summaries of the runs."""
-        names: dict[str, dict[str, None]] = {}
-        for recipe in self.recipes:
-            for name in sorted(numbers_for(recipe, self.paper)) if recipe.scale == "paper" else ():
-                names.setdefault(name.partition("@")[0], {})[f"published/{name}"] = None
-        return [[measured, *names[measured]] for measured in sorted(names)]
-
-    def commands(self) -> list[str]:
-        """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard.
-
-        Each is one line of plain words, so that none can end the block that holds them.
-        """
-        word = shlex.quote(text.clean(self.paper.key))
-        scales = {recipe.scale for recipe in self.recipes}
-        local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
-        cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
-        return [*local, *cluster, "repro tables", f"repro dashboard {word}"]
+def workspace(found: Evidence, place: Place) -> ws.Workspace:
+    """The workspace of a paper, not saved."""
+    (paper,) = found.papers
+    recipes = list(found.comparison.recipes.values())
+    sections = {
+        "Training": _curves(TRAINING),
+        "Validation": _curves(validated(found, recipes), published_lines(found)),
+        "Speed and hardware": _curves(SPEED),
+    }
+    runs = ws.RunsetSettings(
+        filters=[expr.Metric("Tags").isin([name]) for name in (paper.key, "judged")],
+        groupby=[expr.Metric("Group"), expr.Config("recipe.title")],
+    )
+    return _workspace(place, f"{paper.key}: curves", sections, runs)
 
 
-@dataclass(frozen=True)
-class Saved:
-    """A workspace or report on W&B; ``created`` is False where there was one before."""
-
-    kind: str
-    url: str
-    created: bool
-
-
-def campaign(entity: str, project: str) -> ws.Workspace:
+def campaign(place: Place) -> ws.Workspace:
     """The workspace of all runs of a project by paper and scale, not saved."""
+    runs = ws.RunsetSettings(
+        groupby=[expr.Config("paper"), expr.Config("scale"), expr.Metric("Group")],
+        pinned_columns=list(CAMPAIGN),
+    )
+    return _workspace(place, "campaign", {"Validation": _curves(["val/loss"])}, runs)
+
+
+def _workspace(
+    place: Place, name: str, sections: Mapping[str, list[Any]], runs: ws.RunsetSettings
+) -> ws.Workspace:
     return ws.Workspace(
-        entity=entity,
-        project=project,
-        name="campaign",
-        sections=[ws.Section(name="Validation", panels=_curves(["val/loss"]), is_open=True)],
+        **place,
+        name=name,
+        sections=[ws.Section(name=title, panels=own, is_open=True) for title, own in sections.items()],
         settings=ws.WorkspaceSettings(x_axis=STEP, max_runs=MOST_LINES),
-        runset_settings=ws.RunsetSettings(
-            groupby=[expr.Config("paper"), expr.Config("scale"), expr.Metric("Group")],
-            pinned_columns=list(CAMPAIGN),
-        ),
+        runset_settings=runs,
     )
 
 
-def publish(board: Board | None, entity: str, project: str, api: Api, addresses: Path) -> list[Saved]:
-    """Saves a paper's workspace and report. Later calls keep their addresses, by which the library finds them.
+def report(found: Evidence, place: Place, address: str) -> wr.Report:
+    """The report of a paper, not saved.
 
     Args:
-        board: of the paper; None saves the workspace of :func:`campaign` alone.
-        entity: user or team.
-        project: of the runs; it is made if it is not there.
-        api: W&B's public API.
-        addresses: the file with the addresses of what was saved.
-
-    Raises:
-        Exception: whatever W&B's library raises.
+        found: evidence of the one paper.
+        place: of its runs.
+        address: of its workspace.
     """
-    if project not in {existing.name for existing in api.projects(entity)}:
-        api.create_project(project, entity)
-    known: dict[str, Any] = json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
-    key = f"{entity}/{project}/{board.paper.key}" if board else f"{entity}/{project}"
-    before = dict(known.get(key, {}))
-    workspace = board.workspace() if board else campaign(entity, project)
-    with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
-        old = ws.Workspace.from_url(before["workspace"])
-        workspace = _updated(old, workspace, "name sections settings runset_settings")
-    urls = {"workspace": str(workspace.save().url)}
-    known[key] = before | urls
-    _write(addresses, known)
-    if board:
-        report = board.report(urls["workspace"])
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            head, _, name = before["report"].partition("/reports/")
-            place = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
-            report = _updated(wr.Report.from_url(place), report, "title description width blocks")
-        urls["report"] = report.save().url
-        known[key] |= urls
-        _write(addresses, known)
-    return [Saved(kind, url, before.get(kind) != url) for kind, url in urls.items()]
+    (paper,) = found.papers
+    opening, *passages = _passages(paper_document(found, paper))
+    blocks: list[Any] = [
+        wr.TableOfContents(),
+        wr.P([wr.Link(text="The paper", url=paper.about.url)]),
+        wr.P([wr.Link(text="All curves", url=address)]),
+        wr.MarkdownBlock(opening[1]),
+    ]
+    for heading, words in passages:
+        blocks += [wr.H2(heading), wr.MarkdownBlock(words)]
+    blocks += [wr.H2("Curves by recipe"), *by_recipe(found, place), wr.H2("Commands")]
+    blocks.append(wr.MarkdownBlock("\n".join(["```bash", *commands(found), "```"])))
+    return _report(place, f"{paper.key}: {paper.title}", blocks, DESCRIPTION)
 
 
 def comparison_report(
-    groups: Sequence[RunGroup], scores: Sequence[str], metrics: Sequence[str], entity: str, project: str
+    groups: Sequence[RunGroup], scores: Sequence[str], metrics: Sequence[str], place: Place
 ) -> wr.Report:
     """A report of runs side by side, not saved: the table of :func:`comparison`, then curves.
 
@@ -242,15 +124,13 @@ def comparison_report(
         groups: a line each; their runs are found by name.
         scores: of the table.
         metrics: curves, a panel each.
-        entity: user or team.
-        project: of the runs.
+        place: of the runs.
     """
     header, rows = comparison(groups, scores)
     grid = Grid(tuple(header), tuple(map(tuple, rows)))
     sets = [
         wr.Runset(
-            entity=entity,
-            project=project,
+            **place,
             name=text.clean(one.label),
             filters=[expr.Metric("Name").isin([record.run_id for record in one.records])],
             groupby=["config.recipe.title"],
@@ -259,13 +139,109 @@ def comparison_report(
     ]
     table = wr.MarkdownBlock(markdown([grid], tables=None, notice=False))
     experiments = ", ".join(dict.fromkeys(record.experiment for one in groups for record in one.records))
-    return wr.Report(
-        entity=entity,
-        project=project,
-        title=text.clean(f"Compared: {experiments}").replace("/", " ")[:MOST_LETTERS],  # part of an address
-        width="fluid",
-        blocks=[table, wr.PanelGrid(runsets=sets, panels=_curves(metrics))],
-    )
+    blocks = [table, wr.PanelGrid(runsets=sets, panels=_curves(metrics))]
+    return _report(place, f"Compared: {experiments}", blocks)
+
+
+def _report(place: Place, title: str, blocks: list[Any], description: str = "") -> wr.Report:
+    title = text.clean(title).replace("/", " ")[:MOST_LETTERS]  # it becomes part of an address
+    return wr.Report(**place, title=title, description=description, width="fluid", blocks=blocks)
+
+
+def by_recipe(found: Evidence, place: Place) -> Iterator[Any]:
+    """A heading and panels for each recipe. Scales never share axes: each has panels of its own."""
+    grids: dict[str, list[Recipe]] = {}
+    for recipe in found.comparison.recipes.values():
+        grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
+    for grid, points in sorted(grids.items()):
+        yield wr.H3(text.clean(grid))
+        metrics = (*TRAINING[:1], *validated(found, points), *TRAINING[1:], *SPEED)
+        for scale in (scale for scale in SCALES if any(point.scale == scale for point in points)):
+            name = "paper scale" if scale == "paper" else f"reduced scale: {scale}, not the paper's row"
+            runs = wr.Runset(
+                **place,
+                name=name,
+                query=_query(grid, [point for point in points if point.scale == scale]),
+                filters=[expr.Metric("Tags").isin([tag]) for tag in (scale, "judged")],
+                groupby=["run.Group", "config.recipe.title"],
+            )
+            yield wr.P(name)
+            yield wr.PanelGrid(runsets=[runs], panels=_curves(metrics))
+
+
+def validated(found: Evidence, recipes: list[Recipe]) -> list[str]:
+    """The validation curves that the test scores of some recipes name, and the loss."""
+    tests = [test for file in found.files.values() for test in file.tests]
+    measured = {goal.measured for recipe in recipes for goal in goals_of(recipe)}
+    measured |= {test.measured_of(row) for test in tests for row in test.rows}
+    last = {"loss", *(name.rpartition("/")[2] for name in measured)}
+    return [f"val/{s}" for s in SCORES if any(n == s or n.startswith(f"{s}_") for n in last)]
+
+
+def published_lines(found: Evidence) -> dict[str, list[str]]:
+    """The published numbers in the summaries of runs at the paper's scale, by the validation curve of their score."""
+    (paper,) = found.papers
+    lines: dict[str, dict[str, None]] = {}
+    for recipe in found.comparison.recipes.values():
+        for name in sorted(numbers_for(recipe, paper)) if recipe.scale == "paper" else ():
+            curve = name.partition("@")[0].replace("test/", "val/", 1)
+            lines.setdefault(curve, {})[f"published/{name}"] = None
+    return {curve: list(names) for curve, names in lines.items()}
+
+
+def commands(found: Evidence) -> list[str]:
+    """The commands for every run of the paper: here, on a cluster; then for the tables and this dashboard.
+
+    Each is one line of plain words, so that none can end the block that holds them.
+    """
+    (paper,) = found.papers
+    word = shlex.quote(text.clean(paper.key))
+    scales = {recipe.scale for recipe in found.comparison.recipes.values()}
+    local = [f"repro reproduce {word} --scale {scale} --seeds 3" for scale in SCALES if scale in scales]
+    cluster = [f"repro submit {word} --cluster NAME --seeds 3"] if "paper" in scales else []
+    return [*local, *cluster, "repro tables", f"repro dashboard {word}"]
+
+
+def publish(found: Evidence | None, place: Place, api: Api, addresses: Path) -> list[str]:
+    """Saves a paper's workspace and report. Later calls keep their addresses, by which the library finds them.
+
+    Args:
+        found: evidence of the one paper; None saves the workspace of :func:`campaign` alone.
+        place: of the runs; its project is made if it is not there.
+        api: W&B's public API.
+        addresses: the file with the addresses of what was saved.
+
+    Returns:
+        A line for each: ``created`` or ``updated``, workspace or report, its address.
+
+    Raises:
+        Exception: whatever W&B's library raises.
+    """
+    entity, project = place["entity"], place["project"]
+    if project not in {existing.name for existing in api.projects(entity)}:
+        api.create_project(project, entity)
+    known: dict[str, Any] = json.loads(addresses.read_text(encoding="utf-8")) if addresses.is_file() else {}
+    key = f"{entity}/{project}/{found.papers[0].key}" if found else f"{entity}/{project}"
+    before = dict(known.get(key, {}))
+    curves = workspace(found, place) if found else campaign(place)
+    with contextlib.suppress(ValueError, KeyError):  # none before, or somebody deleted it
+        old = ws.Workspace.from_url(before["workspace"])
+        curves = _updated(old, curves, "name sections settings runset_settings")
+    urls = {"workspace": str(curves.save().url)}
+    known[key] = before | urls
+    _write(addresses, known)
+    if found:
+        words = report(found, place, urls["workspace"])
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            head, _, name = before["report"].partition("/reports/")
+            address = f"{head}/reports/it--{name.rpartition('--')[2]}"  # a title may hold "?"
+            words = _updated(wr.Report.from_url(address), words, "title description width blocks")
+        urls["report"] = words.save().url
+        known[key] |= urls
+        _write(addresses, known)
+    return [
+        f"{'updated' if before.get(kind) == url else 'created'} {kind:<9} {url}" for kind, url in urls.items()
+    ]
 
 
 def outline(report: wr.Report) -> str:
@@ -300,40 +276,26 @@ def _passages(document: Document) -> list[tuple[str, str]]:
     return [(heading, markdown(blocks, tables=None, notice=False)) for heading, blocks in cut]
 
 
-def _curves(metrics: Iterable[str], lines: Iterable[list[str]] = ()) -> list[Any]:
+def _curves(metrics: Iterable[str], lines: Mapping[str, list[str]] = MappingProxyType({})) -> list[Any]:
     """Curves over updates, means of the seeds with their range; published values are lines.
 
     Args:
         metrics: a panel for each.
-        lines: test scores, each with its published numbers, which stand beside the validation score of its name.
+        lines: published numbers by the curve beside which they stand.
     """
-    published = {name.replace("test/", "val/", 1): numbers for name, *numbers in lines}
     return [
         wr.LinePlot(
             title=metric,
             x=STEP,
-            y=[metric, *published.get(metric, ())],
+            y=[metric, *lines.get(metric, ())],
             title_x="optimiser steps",
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",
             max_runs_to_show=MOST_LINES,
-            layout=_place(i),
+            layout=wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH),
         )
         for i, metric in enumerate(metrics)
     ]
-
-
-def _bars(groups: Iterable[list[str]]) -> list[Any]:
-    """Final values side by side."""
-    return [
-        wr.BarPlot(title=" beside ".join(names), metrics=[*names], groupby_aggfunc="mean", layout=_place(i))
-        for i, names in enumerate(groups)
-    ]
-
-
-def _place(i: int) -> wr.Layout:
-    """The place of a panel in its grid."""
-    return wr.Layout(x=WIDE * (i % COLUMNS), y=HIGH * (i // COLUMNS), w=WIDE, h=HIGH)
 
 
 def _query(grid: str, points: list[Recipe]) -> str:

@@ -16,12 +16,13 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.goals import expected
 from repro.evidence.published import load_paper, paper_keys
+from repro.evidence.table import Evidence, read_evidence
 from repro.recipe import load_recipe
 from repro.report.formats.documents import escape_markdown
 from tests.report.fakes import PUBLISHED, House
 
 pytest.importorskip("wandb_workspaces", reason="the extra `dashboards` is not installed")
-from repro.report.dashboard import SPEED, STEP, TRAINING, Board
+from repro.report.dashboard import SPEED, STEP, TRAINING, Place, published_lines, report, workspace
 
 pytestmark = pytest.mark.filterwarnings("ignore:Pydantic V1 style")
 
@@ -36,21 +37,24 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
 
+PLACE: Place = {"entity": "anna", "project": "repro"}
+
+
 @cache
-def board_of(key: str) -> Board:
-    """The board of a paper of this checkout."""
-    return Board.read(key, "anna", "repro")
+def paper_of(key: str) -> Evidence:
+    """The evidence of a paper of this checkout."""
+    return read_evidence(key)
 
 
-def blocks(board: Board, kind: str) -> list[Any]:
+def blocks(found: Evidence, kind: str) -> list[Any]:
     """The blocks of a report of one class of the library."""
-    return [block for block in board.report("https://w").blocks if type(block).__name__ == kind]
+    return [block for block in report(found, PLACE, "https://w").blocks if type(block).__name__ == kind]
 
 
-def passages(board: Board) -> dict[str, str]:
+def passages(found: Evidence) -> dict[str, str]:
     """The Markdown below each heading of a report."""
     result, heading = {}, ""
-    for block in board.report("https://w").blocks:
+    for block in report(found, PLACE, "https://w").blocks:
         if type(block).__name__ in ("H2", "H3"):
             heading = block.text
         elif type(block).__name__ == "MarkdownBlock":
@@ -58,13 +62,10 @@ def passages(board: Board) -> dict[str, str]:
     return result
 
 
-def sections(board: Board) -> dict[str, list[list[str]]]:
+def sections(found: Evidence) -> dict[str, list[list[str]]]:
     """The metrics of each panel, by section of the workspace."""
-    named: Any = {one.name: one.panels for one in board.workspace().sections}
-    return {
-        name: [[str(m) for m in getattr(p, "y", None) or p.metrics] for p in panels]
-        for name, panels in named.items()
-    }
+    named: Any = {one.name: one.panels for one in workspace(found, PLACE).sections}
+    return {name: [[str(m) for m in panel.y] for panel in panels] for name, panels in named.items()}
 
 
 def tags(filters: str) -> list[str]:
@@ -79,7 +80,7 @@ FEW = ("admin", "linear-transformer")
     "key", [key if key in FEW else pytest.param(key, marks=pytest.mark.matrix) for key in paper_keys()]
 )
 def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
-    result = passages(board_of(key))
+    result = passages(paper_of(key))
     for table in load_paper(key).tables.values():
         lines = [
             re.split(r"(?<!\\) \| ", line.removeprefix("| ").removesuffix(" |"))
@@ -97,7 +98,7 @@ def test_every_published_number_stands_in_its_row_and_column(key: str) -> None:
 def test_ours_verdicts_and_tests_stand_beside(house: House) -> None:
     house.run(house.recipe("base"), [28.0, 28.1, 28.2])
     house.run(house.recipe("small"), [27.0, 27.1, 27.2])
-    result = passages(Board.read("toy", "a", "p"))
+    result = passages(read_evidence("toy"))
     (ours,) = [line for line in result["Table 1: Toys"].splitlines() if "ours: toy/base" in line]
     assert "28.10 ± 0.25" in ours
     assert "reproduced" in ours
@@ -110,7 +111,7 @@ def test_each_recipe_has_its_judged_runs_by_scale(house: House) -> None:
     base = house.recipe("base")
     house.recipe("base", scale="cpu")
     house.run(base, [28.0])
-    grids = blocks(Board.read("toy", "a", "p"), "PanelGrid")
+    grids = blocks(read_evidence("toy"), "PanelGrid")
     assert [(grid.runsets[0].name, tags(grid.runsets[0].filters)) for grid in grids] == [
         ("paper scale", ["paper", "judged"]),
         ("reduced scale: cpu, not the paper's row", ["cpu", "judged"]),
@@ -122,7 +123,7 @@ def test_each_recipe_has_its_judged_runs_by_scale(house: House) -> None:
 def test_a_recipes_runs_are_found_by_name_and_scale_and_no_others() -> None:
     every = {(f"{e}/{s}/s1-01234567", s): e.partition("@")[0] for e, s in compare("shortformer").recipes}
     result = []
-    for grid in blocks(board_of("shortformer"), "PanelGrid"):
+    for grid in blocks(paper_of("shortformer"), "PanelGrid"):
         (runs,) = grid.runsets
         scale, _ = tags(runs.filters)
         (meant,) = {every[name, own] for name, own in every if runs.query in name and own == scale}
@@ -139,8 +140,8 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
         "{table: table1, row: big, metric: ppl, measured: val/ppl}",
     )
     house.recipe("drawn", "{table: table1, row: drawn, metric: speed, measured: train/speed}")
-    board = Board.read("toy", "a", "p")
-    assert sections(board) == {
+    found = read_evidence("toy")
+    assert sections(found) == {
         "Training": [[metric] for metric in TRAINING],
         "Validation": [
             ["val/loss"],
@@ -148,16 +149,12 @@ def test_the_workspace_has_each_metric_once_and_published_numbers_beside_ours(ho
             ["val/bleu"],
         ],
         "Speed and hardware": [[metric] for metric in SPEED],
-        "Measured beside published": [
-            ["test/bleu_intl", "published/test/bleu_intl"],
-            ["val/ppl", "published/val/ppl@table1:base", "published/val/ppl@table1:big"],
-        ],
     }
-    workspace: Any = board.workspace()
-    assert workspace.settings.x_axis == STEP
-    shown = tags(workspace.runset_settings.filters)
+    made: Any = workspace(found, PLACE)
+    assert made.settings.x_axis == STEP
+    shown = tags(made.runset_settings.filters)
     assert shown == ["toy", "judged"], "neither runs for tuning nor with other settings"
-    places = [(panel.layout.x, panel.layout.y) for panel in workspace.sections[0].panels]
+    places = [(panel.layout.x, panel.layout.y) for panel in made.sections[0].panels]
     assert len(set(places)) == len(TRAINING)
 
 
@@ -170,14 +167,13 @@ def test_published_numbers_are_called_as_runs_call_them(house: House) -> None:
         "{table: table1, row: base, metric: ppl, measured: test/ppl}",
         "{table: table1, row: drawn, metric: speed, measured: train/speed}",
     )
-    beside = sections(Board.read("toy", "a", "p"))["Measured beside published"]
-    displayed = {metric for metrics in beside for metric in metrics[1:]}
+    displayed = {name for names in published_lines(read_evidence("toy")).values() for name in names}
     assert displayed == {f"published/{name}" for name in expected(load_recipe("toy/base"))}
 
 
 @pytest.mark.parametrize("key", paper_keys())
 def test_every_command_is_one_that_the_command_line_takes(key: str) -> None:
-    written = [block.text for block in blocks(board_of(key), "MarkdownBlock") if block.text.startswith("```")]
+    written = [block.text for block in blocks(paper_of(key), "MarkdownBlock") if block.text.startswith("```")]
     for line in (line for block in written for line in block.splitlines()[1:-1]):
         word, *arguments = shlex.split(line)
         assert word == "repro"
@@ -186,14 +182,14 @@ def test_every_command_is_one_that_the_command_line_takes(key: str) -> None:
 
 def test_no_such_paper_is_bad_input() -> None:
     with pytest.raises(UserError, match="'shortfromer'; nearest: shortformer"):
-        Board.read("shortfromer", "a", "p")
+        read_evidence("shortfromer")
 
 
 @pytest.mark.parametrize("url", ['https://x/"><script>', "https://x/\x1b[2J"])
 def test_an_address_that_is_none_is_refused(house: House, url: str) -> None:
     house.publish(PUBLISHED.replace("url: https://arxiv.org/abs/2001.00001", f"url: {json.dumps(url)}"))
     with pytest.raises(UserError, match=r"paper\.url"):
-        Board.read("toy", "a", "p")
+        read_evidence("toy")
 
 
 def test_hostile_words_stay_words(house: House) -> None:
@@ -205,18 +201,18 @@ def test_hostile_words_stay_words(house: House) -> None:
     )
     house.run(house.recipe("base"), [28.0], scale="paper", commit=None, precision=evil)
     house.write("evil", f"title: {json.dumps(evil)}\nmodel: {{class_path: x}}\n")
-    board = Board.read("toy", "a", "p")
-    title = board.report("https://w").title
+    found = read_evidence("toy")
+    title = report(found, PLACE, "https://w").title
     assert len(title) <= 128
     assert "\n" not in title
-    for block in blocks(board, "MarkdownBlock"):
+    for block in blocks(found, "MarkdownBlock"):
         if block.text.startswith("```"):
             lines = block.text.splitlines()
             assert (lines[0], lines[-1]) == ("```bash", "```")
             assert all(line.startswith("repro ") for line in lines[1:-1])
         else:
             assert not re.search(r"<(?!!--)|\]\(|!\[|\x1b|`", re.sub(r"\\.", "", block.text)), block.text
-    table = passages(board)["Table 1: Toys"]
+    table = passages(found)["Table 1: Toys"]
     assert "&lt;script&gt;" in table
     lines = [line for line in table.splitlines() if line.startswith("|")]
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 8 for line in lines)
