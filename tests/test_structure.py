@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1834,
+    "cli": 1828,
     "data": 5291,
     "evidence": 2422,
     "experiment": 2632,
@@ -22,7 +22,7 @@ BUDGETS = {
     "mirror": 390,
     "models": 1155,
     "nn": 4542,
-    "report": 2028,
+    "report": 2002,
     "repro": 1412,
     "tasks": 3161,
     "training": 877,

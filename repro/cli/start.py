@@ -5,6 +5,7 @@ import os
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ PROFILE = "slurm/clusters/my-cluster.yaml"
 
 if TYPE_CHECKING:
     from repro.evidence.outcomes import Tested
-    from repro.evidence.published import Paper
-    from repro.report.tour import StageResult, Tour, TourStage
+    from repro.report.formats.blocks import Document
+    from repro.report.tour import Tour, TourStage
 
 
 def register(verbs: Verbs) -> None:
@@ -35,28 +36,30 @@ def register(verbs: Verbs) -> None:
 def take_tour(args: argparse.Namespace) -> None:
     """Run one small experiment for each paper's idea, with its picture (about 10 minutes on 2 cores)."""
     from repro.evidence.table import read_evidence
-    from repro.report.tour import WIDTH, claim_test, load_tour, tour_page
+    from repro.report.formats.documents import page
+    from repro.report.formats.terminal import WIDTH, render
+    from repro.report.tour import HEAD, claim_test, load_tour
 
     tour = load_tour()
     stages = tour.stages(args.paper)
     evidence = read_evidence()  # with the project's own records, before the tour's folders stand in for them
-    papers = {paper.key: paper for paper in evidence.papers}
     tests = {stage.paper: claim_test(stage, evidence) for stage in tour.papers}
     with apart(runs_dir().absolute() / "tour") as folder:
         for i, stage in enumerate(stages):
             left = sum(minutes_left(tour, later) for later in stages[i:])
             time_left = f"about {left:.0f} min left" if left >= 1 else "less than a minute left"
-            print(f"\n[{i + 1} of {len(stages)}] {papers[stage.paper].title}; {time_left}")
+            print(f"\n[{i + 1} of {len(stages)}] {tests[stage.paper].paper.title}; {time_left}")
             print(textwrap.fill(stage.says, WIDTH), flush=True)
             done = _records(tour, stage)
             for number, (name, recipe) in enumerate(tour.recipes(stage).items(), 1):
                 if name not in done:
                     print(f"run {number} of {len(stage.runs)}: {name}, {recipe.experiment}", flush=True)
                     train(recipe, tour.seed)
-            stages_done = [_result_of(tour, other, papers, tests, folder) for other in tour.papers]
-            write_atomic(folder / "index.html", tour_page(list(filter(None, stages_done))).encode())
-            current = next(one for one in stages_done if one and one.stage is stage)
-            print(f"{current.summary}\npicture  {folder / current.picture}")
+            results = {one.paper: _result_of(tour, one, tests[one.paper], folder) for one in tour.papers}
+            document = [*HEAD, *chain.from_iterable(results.values())]
+            write_atomic(folder / "index.html", page(document, plots=".").encode())
+            result = results[stage.paper][2:]  # the title and what it says came before the runs
+            print(f"{render(result)}\npicture  {folder / stage.picture}")
         print(f"\npage     {folder / 'index.html'}")
 
 
@@ -87,36 +90,23 @@ def minutes_left(tour: "Tour", stage: "TourStage") -> float:
     return stage.minutes * (1 - len(_records(tour, stage)) / len(stage.runs))
 
 
-def _result_of(
-    tour: "Tour",
-    stage: "TourStage",
-    papers: "dict[str, Paper]",
-    tests: "dict[str, Tested | None]",
-    folder: Path,
-) -> "StageResult | None":
-    """Returns the result of a stage and draws its picture in the tour's folder; None while runs are missing."""
+def _result_of(tour: "Tour", stage: "TourStage", test: "Tested", folder: Path) -> "Document":
+    """Returns the result of a stage and draws its picture in the tour's folder; empty while runs are missing."""
+    from repro.experiment.trained import best_translations, draw_attention, load_trained
     from repro.report.plots.files import content
-    from repro.report.tour import StageResult, numbers_of, plot_of
+    from repro.report.tour import plot_of, stage_document
 
     records = _records(tour, stage)
     if len(records) < len(stage.runs):
-        return None
-    paper, picture = papers[stage.paper], folder / f"{stage.paper}.{'png' if stage.attention else 'svg'}"
+        return []
+    picture = folder / stage.picture
     if not stage.attention:
-        write_atomic(picture, content(plot_of(stage, paper, records), picture))
+        write_atomic(picture, content(plot_of(stage, test.paper, records), picture))
     elif not picture.is_file():
-        write_atomic(picture, _attention(tour, stage))
-    return StageResult(stage, paper, numbers_of(stage, records), tests[stage.paper], picture.name)
-
-
-def _attention(tour: "Tour", stage: "TourStage") -> bytes:
-    """The attention of a stage's first run while it translates the stage's line."""
-    from repro.experiment.trained import best_translations, draw_attention, load_trained
-
-    first = next(iter(tour.recipes(stage).values()))
-    trained = load_trained(str(first.run_dir(tour.seed)))
-    ((_, translation),) = best_translations(trained, [stage.attention])
-    return draw_attention(trained, stage.attention, translation)
+        trained = load_trained(str(folder / next(iter(records.values())).run_id))
+        ((_, translation),) = best_translations(trained, [stage.attention])
+        write_atomic(picture, draw_attention(trained, stage.attention, translation))
+    return stage_document(stage, records, test)
 
 
 def make_project(args: argparse.Namespace) -> None:

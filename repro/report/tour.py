@@ -1,7 +1,5 @@
 """The tour: one small experiment for each paper's idea, described in ``configs/tour.yaml``, and its page."""
 
-import textwrap
-from dataclasses import dataclass
 from typing import Any, Self
 
 from pydantic import model_validator
@@ -14,15 +12,17 @@ from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in
 from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord
-from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
-from repro.report.formats.documents import page
+from repro.report.formats.blocks import Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart
 from repro.report.plots.plot import HEADLINES, Plot
 from repro.report.plots.rows import panel_of
 from repro.report.views.words import at_scale, outcome
 
 FILE = "tour.yaml"
-WIDTH = 100  # of lines in a terminal
+HEAD = (
+    Heading(1, "Tour"),
+    Paragraph("One small experiment for each paper's idea, run here with one seed."),
+)
 
 
 class TourStage(Model):
@@ -38,7 +38,7 @@ class TourStage(Model):
         curve: see :func:`repro.report.plots.rows.panel_of`.
         sweep: see :func:`repro.report.plots.rows.panel_of`.
         attention: a line that the first run translates, in place of a curve or a sweep.
-        claim: the claim whose last test stands beside it; empty for the test of the paper's picture.
+        claim: the claim whose last test stands beside it.
     """
 
     paper: Text
@@ -50,13 +50,18 @@ class TourStage(Model):
     curve: str = ""
     sweep: str = ""
     attention: str = ""
-    claim: str = ""
+    claim: Text
 
     @model_validator(mode="after")
     def _has_a_picture(self) -> Self:
         if [bool(self.curve), bool(self.sweep), bool(self.attention)].count(True) != 1:
             raise ValueError("it needs one of curve, sweep and attention")
         return self
+
+    @property
+    def picture(self) -> str:
+        """The file name of the picture."""
+        return f"{self.paper}.{'png' if self.attention else 'svg'}"
 
 
 class Tour(Model):
@@ -84,38 +89,6 @@ class Tour(Model):
         return stages
 
 
-@dataclass(frozen=True)
-class StageResult:
-    """The result of a stage, for the terminal and the page.
-
-    Attributes:
-        numbers: for each run its name, its number with name and unit, and its duration.
-        tested: the test of the same claim, or None where the paper has none.
-        picture: file name.
-    """
-
-    stage: TourStage
-    paper: Paper
-    numbers: tuple[tuple[str, str, str], ...]
-    tested: Tested | None
-    picture: str
-
-    @property
-    def summary(self) -> str:
-        """The numbers, and the outcome of the test over seeds, for a terminal."""
-        lines = [f"{name}: {number}, {seconds}" for name, number, seconds in self.numbers]
-        lines += [self.test_outcome] if self.test_outcome else []
-        return "\n".join(textwrap.fill(text.clean(line), WIDTH, subsequent_indent="  ") for line in lines)
-
-    @property
-    def test_outcome(self) -> str:
-        """The outcome of the test over seeds; empty where the paper has none."""
-        if self.tested is None:
-            return ""
-        verdict, test = outcome(self.tested), self.tested.test
-        return f"test over seeds: {verdict} ({at_scale(test.scale)}): {test.says}"
-
-
 def load_tour() -> Tour:
     """Reads the project's tour.
 
@@ -125,24 +98,26 @@ def load_tour() -> Tour:
     return read_model(Tour, files_in(configs_dirs(), FILE).get(FILE, configs_dirs()[0] / FILE))
 
 
-def claim_test(stage: TourStage, evidence: Evidence) -> Tested | None:
-    """Returns the test whose outcome is shown with a stage; None where the paper has none.
+def claim_test(stage: TourStage, evidence: Evidence) -> Tested:
+    """Returns the test over seeds whose outcome is shown with a stage.
 
     Raises:
         UserError: no such paper, or no test of that claim.
     """
-    if stage.paper not in evidence.files:
-        raise UserError(f"{FILE}: unknown paper {stage.paper!r}{nearest(stage.paper, evidence.files)}")
-    if not stage.claim:
-        return evidence.test(stage.paper, evidence.files[stage.paper].picture)
-    tested = {one.test.claim: one for one in evidence.tested[stage.paper]}  # the last attempt at each
-    if stage.claim not in tested:
-        raise UserError(f"{FILE}: {stage.paper} has no test of {stage.claim!r}{nearest(stage.claim, tested)}")
-    return tested[stage.claim]
+    name = f"{stage.paper}/{stage.claim}"
+    tested = {f"{one.paper.key}/{one.test.claim}": one for one in evidence.tests}  # the last attempt at each
+    if name not in tested:
+        raise UserError(f"{FILE}: no test of {name!r}{nearest(name, tested)}")
+    return tested[name]
 
 
-def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[str, str, str], ...]:
-    """Returns for each run its name, its number with name and unit, and its duration.
+def stage_document(stage: TourStage, records: dict[str, RunRecord], one: Tested) -> Document:
+    """The result of a stage: what it shows, its picture, a number of each run, and the test over seeds.
+
+    Args:
+        stage: what was run.
+        records: of its runs, by name.
+        one: the test of the same claim.
 
     Raises:
         UserError: a run has no such measurement.
@@ -155,7 +130,13 @@ def numbers_of(stage: TourStage, records: dict[str, RunRecord]) -> tuple[tuple[s
             raise UserError(f"{FILE}: {record.experiment} measures no {stage.number!r}{close}")
         number = f"{stage.number} {text.number(measured.value)} {measured.unit}"
         rows.append((name, number, text.duration(record.wall_seconds)))
-    return tuple(rows)
+    return [
+        Heading(2, one.paper.short_title),
+        Paragraph(stage.says),
+        Figure(stage.picture, stage.says),
+        Grid(("Run", "Number", "Time"), tuple(rows)),
+        Paragraph(f"Test over seeds: {outcome(one)} ({at_scale(one.test.scale)}): {one.test.says}"),
+    ]
 
 
 def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Plot:
@@ -168,21 +149,4 @@ def plot_of(stage: TourStage, paper: Paper, records: dict[str, RunRecord]) -> Pl
     if panel is None:
         raise UserError(f"{FILE}: the runs of {stage.paper} have no {stage.curve or stage.sweep!r}")
     title = f"{paper.short_title}, seed {next(iter(records.values())).seed}"
-    return Plot(f"{stage.paper}.svg", HEADLINES, stage.says, Chart(title, [], [panel]))
-
-
-def tour_page(stages: list[StageResult]) -> str:
-    """The page with every stage that was run."""
-    document: Document = [
-        Heading(1, "Tour"),
-        Paragraph("One small experiment for each paper's idea, run here with one seed."),
-    ]
-    for one in stages:
-        document += [
-            Heading(2, one.paper.short_title),
-            Paragraph(one.stage.says),
-            Figure(one.picture, one.stage.says),
-            Grid(("Run", "Number", "Time"), one.numbers),
-            *([Bullets((one.test_outcome,))] if one.test_outcome else []),
-        ]
-    return page(document, plots=".")
+    return Plot(stage.picture, HEADLINES, stage.says, Chart(title, [], [panel]))
