@@ -1,4 +1,6 @@
-"""Run records: the measurements of one run and everything needed to judge them. Standard library only.
+"""Run records: the measurements of one run and everything needed to judge them.
+
+Only what reads a record imports pydantic, which checks its types; all else needs the standard library only.
 
 A record is one JSON file, written once by rank 0 at the end of a run, below
 ``results/runs/<paper>/<recipe>/``. Tables are made from records and from nothing else.
@@ -12,13 +14,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from repro.errors import ReproError, UserError
 from repro.files import read_text, write_atomic
 from repro.files import replacing as replacing
 from repro.paths import files_in
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 Point = TypeVar("Point")
 SCHEMA_VERSION = 1
@@ -26,6 +30,9 @@ MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
 ATTEMPT = ("commit", "dirty", "code_sha256", "versions", "hardware")
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/ledger.py
+
+# By these rules pydantic checks the types of a record: no conversion, only finite numbers.
+TYPES = {"strict": True, "allow_inf_nan": False, "revalidate_instances": "always"}
 
 # The variable by which each library of a CPU run is given its vector instructions.
 INSTRUCTIONS = {
@@ -49,6 +56,8 @@ class Measurement:
         validation: the same metric on the validation split, or None.
     """
 
+    __pydantic_config__ = TYPES
+
     name: str
     value: float
     unit: str
@@ -61,6 +70,8 @@ class Measurement:
 @dataclass
 class RunRecord:
     """A finished run. It has no paths, host names or user names."""
+
+    __pydantic_config__ = TYPES
 
     experiment: str  # <paper>/<recipe>[@point]
     scale: str  # paper | gpu | small | cpu
@@ -162,6 +173,8 @@ class RunRecord:
             UserError: not JSON, another schema version, a key that is missing, unknown or of another type, which is
                 named; or the record is external.
         """
+        from pydantic import ValidationError
+
         try:
             raw = json.loads(text, parse_constant=_refuse_constant)
         except ValueError as error:
@@ -172,9 +185,14 @@ class RunRecord:
         try:
             raw["metrics"] = [Measurement(**m) for m in raw["metrics"]]
             record = cls(**raw)
+            _types().validate_python(record)  # the result would have 1.0 for 1
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise UserError(f"{name}: {place}: {first['msg']}, not {first['input']!r:.80}") from None
         except (KeyError, TypeError) as error:
             raise UserError(f"{name}: not a run record: {error}") from None
-        _check_types(record, name)
+        _check_contents(record, name)
         if record.external:
             raise UserError(f"{name}: external is true: not a record of ours")
         return record
@@ -191,15 +209,19 @@ def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a JSON number")
 
 
-def _check_types(record: RunRecord, name: str) -> None:
-    """Refuses a record with a field of another type: tables would fail far from the cause."""
-    for part, prefix in [(record, ""), *((m, f"metric {m.name} ") for m in record.metrics)]:
-        for key, hint in _hints()[type(part)].items():
-            value = getattr(part, key)
-            if not _fits(value, hint):
-                raise UserError(f"{name}: {prefix}{key} is {value!r}, which is not of the right type")
-    facts = {"first": int, "last": int, "versions": dict | None, "hardware": dict | None}
-    if not all(_fits(one.get(key), hint) for one in record.attempts for key, hint in facts.items()):
+@cache
+def _types() -> "TypeAdapter[RunRecord]":
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(RunRecord)
+
+
+def _check_contents(record: RunRecord, name: str) -> None:
+    """Refuses attempts, times and curves of another form: tables would fail far from the cause."""
+    for one in record.attempts:
+        steps = type(one.get("first")) is type(one.get("last")) is int
+        if steps and all(isinstance(one.get(key), dict | None) for key in ("versions", "hardware")):
+            continue
         raise UserError(
             f"{name}: attempts are not a list of objects with the steps `first` and `last` and mappings of `versions` "
             "and `hardware`"
@@ -219,31 +241,10 @@ def _check_types(record: RunRecord, name: str) -> None:
             raise UserError(f"{name}: curve {key} is not a list of points [step, value]")
 
 
-@cache
-def _hints() -> dict[type, dict[str, object]]:
-    return {kind: get_type_hints(kind) for kind in (RunRecord, Measurement)}
-
-
 def _is_point(point: object) -> bool:
     if type(point) is not list or len(point) != 2:
         return False
     return type(point[0]) in (int, float) and type(point[1]) in (int, float, type(None))
-
-
-def _fits(value: object, hint: object) -> bool:
-    """Whether a value read from JSON has an annotated type. Numbers must be finite; True is not a number."""
-    if hint is Any:
-        return True
-    if isinstance(hint, UnionType):
-        return any(_fits(value, item) for item in get_args(hint))
-    if isinstance(value, bool | int | float):
-        numbers = (int, float) if hint is float else (hint,)
-        return type(value) in numbers and -1e300 < value < 1e300
-    kind = get_origin(hint) or hint
-    if not isinstance(kind, type) or not isinstance(value, kind):
-        return False
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return all(_fits(item, inner) for inner in get_args(hint)[-1:] if inner is not Any for item in values)
 
 
 def thin(points: list[Point], limit: int = MAX_CURVE_POINTS) -> list[Point]:

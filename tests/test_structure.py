@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1155,
     "nn": 4542,
     "report": 2002,
-    "repro": 1412,
+    "repro": 1407,
     "tasks": 3161,
     "training": 877,
     "verify": 170,
