@@ -16,9 +16,10 @@ from repro.data.sets.puzzles.sorting import by_frequency
 from repro.errors import at_least
 from repro.tasks.language_model import IN_BITS
 from repro.tasks.metrics.bleu import bleu
-from repro.tasks.metrics.brackets import compare, read_parse, score
+from repro.tasks.metrics.brackets import compare, score
 from repro.tasks.metrics.rebuilding import rebuild
 from repro.tasks.sequence_model import last_segment
+from repro.trees import read_parses
 
 BYTES, WORDS = 6, 5  # length of n-grams
 PICTURES = 10_000  # to learn from, for the model of a pixel behind its neighbours
@@ -129,7 +130,7 @@ def trees(task: Any, data: Any) -> Iterator[Level]:
     for line, row in zip(words, data.targets(data.split("train")), strict=True):
         seen[len(line.split())][row] += 1
     agreements = []
-    for gold in map(read_parse, data.references(data.split("test"))):
+    for gold in read_parses(data.references(data.split("test")), "the test split"):
         usual = [row for row, _ in seen[len(gold.words)].most_common(1)]
         brackets = rebuild(" ".join(usual).split(), len(gold.words)).brackets
         agreements.append(compare(gold, gold._replace(brackets=brackets)))

@@ -32,9 +32,20 @@ MAY_IMPORT = {
     "nn": {"nn"},
     "models": {"models", "nn", "errors"},
     "batches": set(),
-    "tasks": {"tasks", "batches", "models", "nn", "record", "errors", "pictures", "torchmetrics_import"},
+    "trees": {"errors"},
+    "tasks": {
+        "tasks",
+        "batches",
+        "trees",
+        "models",
+        "nn",
+        "record",
+        "errors",
+        "pictures",
+        "torchmetrics_import",
+    },
     "training": {"training", "tasks", "models", "nn", "record", "events", "errors"},
-    "data": {"data", "batches", *BOTTOM},
+    "data": {"data", "batches", "trees", *BOTTOM},
     "experiment": {
         "experiment",
         "batches",
@@ -73,7 +84,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "ledger", "source", "text", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "trees", "ledger", "source", "text", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

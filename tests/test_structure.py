@@ -10,12 +10,12 @@ import pytest
 
 from tests.test_layering import FILES, PACKAGE, imports, name_of
 
-MOST_FILES = 15  # of a folder, besides those with __ in their names
+MOST_FILES = 16  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
     "cli": 1828,
-    "data": 5291,
+    "data": 5201,
     "evidence": 2422,
     "experiment": 2632,
     "launch": 2171,
@@ -23,8 +23,8 @@ BUDGETS = {
     "models": 1155,
     "nn": 4542,
     "report": 2002,
-    "repro": 1407,
-    "tasks": 3161,
+    "repro": 1499,
+    "tasks": 3124,
     "training": 877,
     "verify": 170,
 }

@@ -5,9 +5,9 @@ from typing import Any, Protocol
 from repro.batches import Evaluation
 from repro.record import Measurement
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
-from repro.tasks.metrics.brackets import write_parse
 from repro.tasks.metrics.parses import ParseScores
 from repro.tasks.translation import LIKELIHOODS, PairData, Translation
+from repro.trees import write_parse
 
 UNITS = {
     "f1": "percent",

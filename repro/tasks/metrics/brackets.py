@@ -11,78 +11,13 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
+from repro.trees import Bracket, Parse
+
 LEFT_OUT = frozenset(
     {"TOP", "-NONE-", ",", ":", "``", "''", "."}
 )  # words by their tag, brackets by their label
 SAME_AS = {"PRT": "ADVP"}
-# a word under its tag, an opening bracket, a closing one, anything else
-_PIECE = re.compile(r"\(([^\s()]+)\s+([^\s()]+)\s*\)|\(([^\s()]*)|(\))|\S")
 _TAIL = re.compile("[-=].*")
-
-
-class Bracket(NamedTuple):
-    """A phrase: its label, its first word, and the word behind its last."""
-
-    label: str
-    start: int
-    end: int
-
-
-class Parse(NamedTuple):
-    """A tree over a sentence.
-
-    Attributes:
-        words: of the sentence.
-        tags: part of speech of each.
-        brackets: every phrase, outer ones before those inside them.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...]
-    brackets: tuple[Bracket, ...]
-
-
-def read_parse(line: str) -> Parse:
-    """A tree from one line, ``(TOP (NP (DT the) (NN dog)))``; an empty line is a sentence that was not parsed.
-
-    Raises:
-        ValueError: brackets do not match, or text stands where none belongs.
-    """
-    words: list[tuple[str, str]] = []
-    brackets: list[Bracket] = []
-    stack: list[int] = []
-    for piece in _PIECE.finditer(line):
-        tag, word, label, close = piece.groups()
-        if word is not None:
-            words.append((word, tag))
-        elif label is not None:
-            stack.append(len(brackets))
-            brackets.append(Bracket(label, len(words), -1))
-        elif close and stack:
-            begin = stack.pop()
-            brackets[begin] = brackets[begin]._replace(end=len(words))
-        else:
-            raise ValueError(f"{piece[0]!r} belongs to no bracket of the tree {line:.80}")
-    if stack:
-        raise ValueError(f"a bracket is never closed in the tree {line:.80}")
-    return Parse(tuple(word for word, _ in words), tuple(tag for _, tag in words), tuple(brackets))
-
-
-def write_parse(parse: Parse) -> str:
-    """The line of a tree, as :func:`read_parse` reads it.
-
-    Args:
-        parse: its brackets in the order of reading, each inside those before it that hold its first word.
-    """
-    opened: dict[int, list[str]] = {}
-    closed: Counter[int] = Counter()
-    for label, start, end in parse.brackets:
-        opened.setdefault(start, []).append(f"({label}")
-        closed[end] += 1
-    words = []
-    for place, (word, tag) in enumerate(zip(parse.words, parse.tags, strict=True)):
-        words.append(" ".join([*opened.get(place, []), f"({tag} {word}){')' * closed[place + 1]}"]))
-    return " ".join(words)
 
 
 class Agreement(NamedTuple):

@@ -1,8 +1,9 @@
 """Scores of predicted trees."""
 
-from repro.tasks.metrics.brackets import Bracket, Parse, compare, read_parse, score
+from repro.tasks.metrics.brackets import compare, score
 from repro.tasks.metrics.rebuilding import rebuild
 from repro.tasks.metrics.sentences import Sentence, SentenceScores, likelihoods
+from repro.trees import TOP, Bracket, Parse, read_parses
 
 
 class ParseScores(SentenceScores):
@@ -23,11 +24,11 @@ class ParseScores(SentenceScores):
         self.parses: list[Parse] = []
 
     def scored(self, rows: list[Sentence]) -> dict[str, float]:
-        self.gold = [read_parse(row.reference) for row in rows]
+        self.gold = list(read_parses((row.reference for row in rows), "the right trees"))
         self.parses, repaired = [], 0
         for row, gold in zip(rows, self.gold, strict=True):
             brackets, repairs = rebuild(row.text.split(), len(gold.words))
-            whole = Bracket("TOP", 0, len(gold.words))
+            whole = Bracket(TOP, 0, len(gold.words))
             self.parses.append(gold._replace(brackets=(whole, *brackets)))
             repaired += repairs > 0
         scores = score(compare(*pair) for pair in zip(self.gold, self.parses, strict=True))

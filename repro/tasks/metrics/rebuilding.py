@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from repro.tasks.metrics.brackets import Bracket
+from repro.trees import LEAF, Bracket
 
-LEAF = "XX"
 _BRACKET = re.compile(r"([()])([^\s()]+)")
 
 

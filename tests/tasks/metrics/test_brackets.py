@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 
 from repro.tasks.metrics import brackets
-from repro.tasks.metrics.brackets import Agreement, Bracket, Parse, compare, read_parse, score, write_parse
+from repro.tasks.metrics.brackets import Agreement, compare, score
+from repro.trees import Bracket, Parse, read_parses, write_parse
+from tests.test_trees import random_parse
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "evalb.json"
 STATUS = ("valid", "error", "skipped")
 RIGHT = "(TOP (S (NP (DT the) (NN dog)) (VP (VBD ran) (ADVP (RB home))) (. .)))"
+
+
+def read_parse(line: str) -> Parse:
+    """The tree of a line; an empty line is a sentence that was not parsed."""
+    return next(read_parses([line], "line"), Parse((), (), ()))
 
 
 def agreement(test: str, gold: str = RIGHT) -> tuple[object, ...]:
@@ -111,19 +118,6 @@ def test_a_line_is_read_and_written() -> None:
     assert read_parse("( (NP (NN dog ) ) )").brackets == (Bracket("", 0, 1), Bracket("NP", 0, 1))
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("(TOP (NP (NN dog))", "never closed"),
-        ("(TOP (NP (NN dog))))", r"'\)' belongs to no bracket"),
-        ("(TOP (NP (NN dog) cat))", "'c' belongs to no bracket"),
-    ],
-)
-def test_a_line_that_is_no_tree(line: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        read_parse(line)
-
-
 # --- a second implementation --------------------------------------------------------------------------------------
 
 
@@ -153,23 +147,6 @@ def naive(gold: Parse, test: Parse) -> tuple[object, ...]:
             left.remove(bracket)
             matched += 1
     return ("valid", matched, len(expected), len(result))
-
-
-def random_parse(chance: random.Random, tags: list[str]) -> Parse:
-    words = tuple(f"w{i}" for i in range(len(tags)))
-    spans: set[tuple[int, int]] = {(0, len(tags))}
-    for _ in range(chance.randrange(8)):
-        start, end = sorted(chance.sample(range(len(tags) + 1), 2))
-        if all(
-            end <= a or b <= start or (a <= start and end <= b) or (start <= a and b <= end) for a, b in spans
-        ):
-            spans.add((start, end))
-    ordered = sorted(spans, key=lambda span: (span[0], -span[1]))
-    labels = ["S", "NP", "NP-SBJ", "ADVP", "PRT", "TOP", "."]
-    result = [
-        Bracket(chance.choice(labels), *span) for span in ordered for _ in range(chance.choice((1, 1, 2)))
-    ]
-    return Parse(words, tuple(tags), tuple(result))
 
 
 def test_it_is_what_a_naive_count_gives() -> None:

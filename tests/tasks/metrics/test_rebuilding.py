@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from repro.tasks.metrics.brackets import Bracket
 from repro.tasks.metrics.rebuilding import rebuild
+from repro.trees import pieces_of
 
 
 def spelled(row: str, n_words: int) -> tuple[str, int]:
@@ -73,20 +73,6 @@ def test_whatever_comes_in_brackets_nest_and_hold_words() -> None:
                 nested = outer.start <= inner.start and inner.end <= outer.end
                 assert nested or outer.end <= inner.start
         # symbols of the result are well-formed, and say the same
-        again = rebuild(row_of(brackets, n), n)
+        again = rebuild(pieces_of(brackets, ["XX"] * n), n)
         assert again == (brackets, 0)
     assert repaired > 300
-
-
-def row_of(brackets: tuple[Bracket, ...], n: int) -> list[str]:
-    """The symbols of nested brackets."""
-    result, waiting, stack = [], list(brackets), []
-    for place in range(n + 1):
-        while stack and stack[-1].end == place:
-            result.append(f"){stack.pop().label}")
-        while waiting and waiting[0].start == place:
-            stack.append(waiting.pop(0))
-            result.append(f"({stack[-1].label}")
-        if place < n:
-            result.append("XX")
-    return result

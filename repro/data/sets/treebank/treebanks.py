@@ -1,6 +1,6 @@
 """Data sets of trees of sentences: the sections of a licensed treebank, trees one a line, or generated ones.
 
-Trees are stripped to what parsers predict (see :mod:`repro.data.sets.treebank.parse_trees`). A store has one vocabulary
+Trees are stripped to what parsers predict (see :mod:`repro.trees`). A store has one vocabulary
 for sentences and trees: byte-level BPE learned from the sentences to train on, and a symbol of its own for each
 bracket. Nothing is ever whole in memory. Needs no torch.
 """
@@ -15,25 +15,16 @@ from typing import Any
 from repro.data.data_set import TRAIN, DataSet, Options
 from repro.data.packed import AS, TextFile, find_packed, glob_packed, need_packed, plain_name
 from repro.data.sets.treebank import sentence_grammar
-from repro.data.sets.treebank.parse_trees import (
-    LEAF,
-    Phrase,
-    below_top,
-    read_trees,
-    stripped,
-    symbols_of,
-    words_of,
-    written,
-)
 from repro.data.store import Manifest, StoreWriter
 from repro.data.tokenizers.parse_symbols import WordsAndSymbols
 from repro.errors import UserError
+from repro.trees import LEAF, Parse, read_parses, stripped, symbols_of, write_parse
 
 WORDS, BRACKETS, TREES = PARTS = ("words", "brackets", "trees")
 SECTIONS = {"train": range(2, 22), "val": range(22, 23), "test": range(23, 24)}
 SENTENCES = {"train": 39_832, "val": 1_700, "test": 2_416}  # of those sections, in the third release
 _FOLDERS = ("", "wsj", "mrg/wsj", "parsed/mrg/wsj", "combined/wsj", "treebank_3/parsed/mrg/wsj")
-Splits = Mapping[str, Callable[[], Iterator[Phrase]]]
+Splits = Mapping[str, Callable[[], Iterator[Parse]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +47,7 @@ class Treebank(DataSet):
         yield options.tokenizer is not None, f"{own}; leave out --tokenizer"
 
     def trees(self, options: Options) -> tuple[Splits, dict[str, Any]]:
-        """Gives the trees of each split below ``TOP``, as they are; adds every file that was read to their origin.
+        """Gives the trees of each split as they are; adds every file that was read to their origin.
 
         Raises:
             UserError: a file or a section is missing.
@@ -95,9 +86,7 @@ class GeneratedTreebank(Treebank):
         return sentence_grammar.splits(options.size), origin
 
 
-def _write_text(
-    split: str, trees: Iterator[Phrase], writer: StoreWriter, symbols: set[str]
-) -> dict[str, Any]:
+def _write_text(split: str, trees: Iterator[Parse], writer: StoreWriter, symbols: set[str]) -> dict[str, Any]:
     """Writes the text of every part of a split; counts trees without words, and collects the symbols of training."""
     from tqdm import tqdm
 
@@ -109,8 +98,8 @@ def _write_text(
         if tree is None:
             without_words += 1
             continue
-        row, line = symbols_of(tree), written(tree)
-        text = {WORDS: " ".join(word.text for word in words_of(tree)), BRACKETS: " ".join(row), TREES: line}
+        row, line = symbols_of(tree), write_parse(tree)
+        text = {WORDS: " ".join(tree.words), BRACKETS: " ".join(row), TREES: line}
         for part, column in columns.items():
             column.add_line(text[part])
         digest.update(f"{line}\n".encode())
@@ -162,9 +151,9 @@ def find_files(folder: Path, extra: str) -> dict[str, dict[str, Path]]:
     return files
 
 
-def _trees(paths: dict[str, Path], facts: dict[str, dict[str, Any]]) -> Iterator[Phrase]:
+def _trees(paths: dict[str, Path], facts: dict[str, dict[str, Any]]) -> Iterator[Parse]:
     """The trees of files; adds the facts of every file that was read."""
     for name, path in paths.items():
         lines = TextFile(path)
-        yield from map(below_top, read_trees(lines, str(path)))
+        yield from read_parses(lines, str(path))
         facts[name] = lines.facts()
