@@ -12,7 +12,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -72,7 +71,7 @@ KINDS = {
     "PixelData": Kind(levels.pixels),
     "ListOpsData": Kind(levels.list_operations, lambda task, data: said(data.generated.settings)),
     "BitMemoryData": Kind(levels.bit_memory, generated),
-    "BitXorData": Kind(levels.bit_xor, lambda task, data: said(asdict(data.table))),
+    "BitXorData": Kind(levels.bit_xor, lambda task, data: said({"bits": data.bits})),
     "CopyData": Kind(levels.copying, generated),
     "DuplicationData": Kind(levels.duplication, generated),
     "SortingData": Kind(levels.sorting, generated),

@@ -171,7 +171,7 @@ def counting_oracle(examples: Examples, window: int) -> float:
 def examples(data: Any, kind: str) -> Examples:
     """All examples of a split."""
     split = data.split(kind)
-    return data.reader(split)(np.arange(data.size(split)), None)
+    return data.examples(split, np.arange(data.size(split)), None)
 
 
 def right(method: str, said: Any, answers: Ints) -> Level:
@@ -195,7 +195,7 @@ def picture_classes(task: Any, data: Any) -> Iterator[Level]:
 
 def _labelled(data: Any, kind: str) -> tuple[Ints, Ints]:
     split = data.split(kind)
-    images, labels = data.reader(split).pictures(np.arange(data.size(split)), None)
+    images, labels = data.pictures(split)(np.arange(data.size(split)), None)
     return images.reshape(len(images), -1).astype(np.float32), labels.astype(np.int64)
 
 

@@ -177,7 +177,7 @@ def test_classes_of_pictures() -> None:
         split=str,
         size=lambda split: 5,
         n_classes=2,
-        reader=lambda split: SimpleNamespace(pictures=lambda which, epoch: (images[which], labels[which])),
+        pictures=lambda split: lambda which, epoch: (images[which], labels[which]),
     )
     result = values(levels.picture_classes(None, data))
     assert result == {("accuracy", "majority class"): 60.0, ("accuracy", "nearest mean of a class"): 80.0}
@@ -186,7 +186,7 @@ def test_classes_of_pictures() -> None:
 def test_guesses_of_puzzles() -> None:
     symbols = 4
     copied = CopyData(2, length=20, shortest=3, longest=9, symbols=symbols, eval_examples=50)
-    lengths = copied.reader("test").lengths(np.arange(50), None)
+    lengths = copied.lengths("test", np.arange(50), None)
     result = values(levels.copying(None, copied))
     assert result["accuracy", "guess"] == pytest.approx(
         100 * (50 + lengths.sum() / symbols) / (lengths + 1).sum()

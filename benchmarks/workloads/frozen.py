@@ -86,7 +86,7 @@ def side(name: str, learn: bool) -> Callable[[], Any]:
     dropout = 0.1 if learn else 0.0
     net: Any = ours(dropout) if name == "ours" else theirs(dropout, name.split()[-1])
     net.train(learn)
-    examples = BitMemoryData(BATCH).reader("train")(np.arange(BATCH), 0)
+    examples = BitMemoryData(BATCH).examples("train", np.arange(BATCH), 0)
     given = examples.inputs if name == "ours" else examples.inputs.reshape(BATCH, 6, -1)
     optimizer = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=1e-3)
 

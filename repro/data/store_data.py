@@ -129,7 +129,7 @@ class RowReader:
         lengths = self.lengths
         return np.flatnonzero((lengths <= self.longest) | self.cut).astype(np.int64)
 
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+    def __call__(self, indices: Int64s) -> Examples:
         """Ids ``(B, T)``, T the longest of these, with one target, the label; ``indices`` count the rows in use."""
         ids, offsets, labels = self.source()
         chosen = self.kept[indices]
@@ -169,7 +169,7 @@ class RowData(StoreDataModule, ExampleData):
 
     def check(self, store: Store) -> None:
         """Refuses a store with a split of which no sequence is used."""
-        for split in (self.train_split, self.val_split, self.test_split):
+        for split in self.splits:
             if not len(RowReader(partial(_stored, store, split, self.parts), self.seq_len, self.cut).kept):
                 raise UserError(
                     f"store {store.name}: no sequence of {split} has at most max_length {self.seq_len} tokens"
@@ -179,17 +179,22 @@ class RowData(StoreDataModule, ExampleData):
         """Opens the rows of a split."""
         return partial(_stored, self.store, split, self.parts)
 
-    def reader(self, split: str) -> RowReader:
-        """The reader of a split, which makes its examples."""
-        return RowReader(self.rows(split), self.seq_len, self.cut)
+    @cached_property
+    def readers(self) -> dict[str, RowReader]:
+        """The reader of each split."""
+        return {split: RowReader(self.rows(split), self.seq_len, self.cut) for split in self.splits}
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, T)``, with one target, the label; ``indices`` count the rows in use."""
+        return self.readers[split](indices)
 
     def size(self, split: str) -> int:
         """Sequences of a split that are used."""
-        return len(self.reader(split).kept)
+        return len(self.readers[split].kept)
 
     def too_long(self, split: str) -> dict[str, int]:
         """How many sequences of a split are longer."""
-        longer = self.reader(split).lengths > self.seq_len
+        longer = self.readers[split].lengths > self.seq_len
         return {"cut" if self.cut else "left_out": int(longer.sum())}
 
 

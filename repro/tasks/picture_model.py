@@ -1,7 +1,6 @@
 """Models that draw pictures value by value: bits per dimension, pictures to look at, and how long they take."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -61,8 +60,8 @@ class PictureDataProtocol(Data, Protocol):
         """Pictures of a split."""
         ...
 
-    def reader(self, split: str) -> Callable[[np.ndarray[Any, np.dtype[np.int64]], int | None], Examples]:
-        """The reader of a split; see :class:`repro.data.core.examples.Reader`."""
+    def examples(self, split: str, indices: Any, epoch: int | None) -> Examples:
+        """Some examples of a split, by their numbers ``(B,)``."""
         ...
 
 
@@ -144,7 +143,7 @@ class PictureModel(SequenceModel):
         """Pictures as text; the first value of each is that of a test picture, or the 0 in front of all."""
         data, split = self.data, self.data.split("test")
         indices = np.arange(self.drawn, dtype=np.int64) % data.size(split)
-        first = data.reader(split)(indices, None).inputs[:, 0]
+        first = data.examples(split, indices, None).inputs[:, 0]
         generator = torch.Generator().manual_seed(EVALUATION_SEED)
         values = draw(self.net, first.to(self.device), data.seq_len + 1, generator)[:, int(data.whole) :]
         pixels = values.to(torch.uint8).cpu().numpy().tobytes()

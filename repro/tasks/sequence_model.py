@@ -1,7 +1,6 @@
 """Models of the next token over separate sequences (puzzles, pictures), scored under any number of hashings."""
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
@@ -28,8 +27,8 @@ class SequenceData(Data, Protocol):
 
     seq_len: int
 
-    def reader(self, split: str) -> Callable[[Any, int | None], Examples]:
-        """Makes examples of a split, by their numbers ``(B,)``."""
+    def examples(self, split: str, indices: Any, epoch: int | None) -> Examples:
+        """Some examples of a split, by their numbers ``(B,)``."""
         ...
 
 
@@ -81,7 +80,7 @@ class SequenceModel(ExampleTask[TokenNetwork]):
             return
         length = self.data.seq_len
         if self.segment is not None:
-            require_scored_last(self.data.reader(self.data.split("test"))(np.arange(1), None), self.segment)
+            require_scored_last(self.data.examples(self.data.split("test"), np.arange(1), None), self.segment)
         if stage == "fit" and self.trainer.is_global_zero:
             for note in unused_memories(self.module, length, self.segment or length):
                 print(note, file=sys.stderr)

@@ -110,7 +110,7 @@ def test_labelled_text_is_bytes_and_the_number_of_its_label(raw: Path) -> None:
         2,
         {"examples": 40, "targets": 40, "dropped": 0, "cut": 30},
     )
-    examples = data.reader("train")(np.array([1, 10]), None)
+    examples = data.examples("train", np.array([1, 10]), None)
     assert examples.targets.tolist() == [[1], [0]], "even comes before odd"
     assert examples.lengths is not None
     assert examples.lengths.tolist() == [8, 8]
@@ -230,7 +230,7 @@ def test_pictures_that_are_not_square_are_cut_in_patches(raw: Path) -> None:
         Image.fromarray(wide).save(path)
     data = PatchData(store=made("pictures", raw).split("/")[0], batch_size=4, patch=4)
     assert (data.seq_len, data.input_size) == (6, 16)
-    inputs = data.reader("train")(np.array([0]), None).inputs[0]
+    inputs = data.examples("train", np.array([0]), None).inputs[0]
     patches = [wide[top : top + 4, left : left + 4].ravel() for top in (0, 4) for left in (0, 4, 8)]
     assert (inputs.numpy() * 255).round().tolist() == np.array(patches).tolist()
     for patch in (8, 6):  # each divides one side

@@ -95,7 +95,10 @@ def detached(state: Any) -> Any:
 
 def ragged() -> tuple[Tensor, Tensor]:
     """Rows of several lengths, and these: whole blocks, one token more, less than a block."""
-    ids, lengths = data().reader("test")(torch.arange(4).numpy(), None).inputs, torch.tensor([24, 17, 5, 28])
+    ids, lengths = (
+        data().examples("test", torch.arange(4).numpy(), None).inputs,
+        torch.tensor([24, 17, 5, 28]),
+    )
     assert ids.shape[1] >= 28
     ids = ids[:, :28].clone()
     ids[torch.arange(28) >= lengths[:, None]] = 0

@@ -60,7 +60,7 @@ def by_hand(net: Classifier, module: ExampleData, split: str, which: list[int]) 
     net = net.eval()
     result: dict[str, Any] = {"nll": [], "right": [], "hidden": []}
     for i in which:
-        one = module.reader(split)(np.array([i]), None)
+        one = module.examples(split, np.array([i]), None)
         for target, logits in enumerate(net(one.inputs)[0].double().tolist()):
             label = int(one.targets[0, target])
             result["nll"].append(math.log(sum(math.exp(v) for v in logits)) - logits[label])

@@ -64,7 +64,7 @@ def test_scores_are_those_of_the_plain_loop(memory: bool) -> None:
     result = scored(made)
     metrics = ("loss", "ppl", "f1", "rouge1", "rougeL", "meteor")
     assert set(result) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in metrics}
-    examples = data().reader("test")(torch.arange(EVAL).numpy(), None)
+    examples = data().examples("test", torch.arange(EVAL).numpy(), None)
     with torch.no_grad():
         total, _ = alone(made.net, examples, memory)
     words = TALK.utterance_tokens * EVAL

@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples
-from repro.data.core.examples import Reader
 from repro.data.core.generated import GeneratedData
 from repro.data.core.loader import FixedLoader
 from repro.data.core.shares import Share
@@ -27,20 +26,16 @@ class Counting(GeneratedData):
     """Example i of a split is the number i, but for 100 times more in ``val`` and ten times in training."""
 
     store_name = "counting"
+    made_of = ()
     input_size = seq_len = n_classes = 1
-    settings: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, eval_batch_size: int = 4) -> None:
         super().__init__(4, TRAIN, EVAL, eval_batch_size, 0, 0)
 
-    def reader(self, split: str) -> Reader:
+    def examples(self, split: str, indices: Any, epoch: int | None) -> Examples:
         times = {"train": 10, "val": 100, "test": 1}[split]
-
-        def read(indices: Any, epoch: int | None) -> Examples:
-            values = torch.from_numpy(times * np.asarray(indices)).float()[:, None]
-            return Examples(values, torch.zeros(len(values), 1, dtype=torch.long))
-
-        return read
+        values = torch.from_numpy(times * np.asarray(indices)).float()[:, None]
+        return Examples(values, torch.zeros(len(values), 1, dtype=torch.long))
 
 
 class Adding(ExampleTask):

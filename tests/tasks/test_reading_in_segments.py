@@ -69,7 +69,7 @@ def test_a_memory_that_covers_all_scores_as_if_it_were_read_whole(segment: int) 
 
 def test_a_segment_of_the_whole_length_is_the_whole() -> None:
     net = network(partial(FullAttention, n_heads=2)).eval()
-    examples = data().reader("train")(np.arange(3), 0)
+    examples = data().examples("train", np.arange(3), 0)
     whole, one = (task(net, segment).hidden(examples)[0] for segment in (None, LENGTH + SYMBOLS))
     assert torch.equal(whole, one)
 

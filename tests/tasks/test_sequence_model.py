@@ -74,7 +74,7 @@ def by_hand(
     """One example and one target at a time."""
     sums: dict[str, Any] = {"nll": 0.0, "right": 0, "targets": 0, "each": []}
     for i in range(EVAL):
-        one = module.reader(split)(np.array([i]), None)
+        one = module.examples(split, np.array([i]), None)
         logits = net.eval().vocabulary.logits(net(one.inputs, settings=settings).y)[0].double()
         places = [t for t, target in enumerate(one.targets[0].tolist()) if target >= 0]
         for t in places:
@@ -198,7 +198,7 @@ def test_a_hashing_is_scored_with_what_is_drawn_for_each_batch(tested: Any, name
     made, result = tested
     sums = torch.zeros(3, dtype=torch.float64)
     for start in (0, 4, 8):
-        batch = data().reader(kind)(np.arange(start, min(start + 4, EVAL)), None)
+        batch = data().examples(kind, np.arange(start, min(start + 4, EVAL)), None)
         torch.manual_seed(EVALUATION_SEED + start)
         settings = CallSettings(hashing=HASHINGS.get(name, OWN))
         with torch.no_grad():

@@ -80,7 +80,7 @@ def by_hand(net: Transcriber, split: str) -> dict[str, Any]:
     """One utterance at a time."""
     sums: dict[str, Any] = {"nll": 0.0, "errors": 0, "targets": 0, "heard": [], "said": []}
     for i in range(EVAL):
-        one = data().reader(split)(np.array([i]), None)
+        one = data().examples(split, np.array([i]), None)
         hidden = net.eval()(one.inputs)
         output = one.targets[0].tolist()
         sums["nll"] += float(net.head.nll(hidden, one.lengths, one.targets)[0])  # type: ignore[arg-type]

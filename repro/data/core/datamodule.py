@@ -107,6 +107,11 @@ class DataModule(LightningDataModule, ABC):
         return {"train": self.train_split, "val": self.val_split, "test": self.test_split}[kind]
 
     @property
+    def splits(self) -> tuple[str, str, str]:
+        """Names of the splits that serve as ``train``, ``val`` and ``test``."""
+        return self.train_split, self.val_split, self.test_split
+
+    @property
     def share(self) -> Share:
         """This rank's place; the whole before there is a trainer."""
         trainer = self.trainer
@@ -118,6 +123,10 @@ class DataModule(LightningDataModule, ABC):
         """This rank's batches of an evaluation."""
         build = self.builder(self.split(evaluation.kind))
         return FixedLoader(self.plan_evaluation(evaluation), build, self.num_workers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a worker process needs to build batches."""
+        return {**self.__dict__, "trainer": None, "_training": None}
 
     # --- interface of Lightning -----------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from dataclasses import asdict
 from itertools import count
 from typing import Any, TypeVar
 
@@ -34,8 +35,8 @@ def order_of(numbers: Raw) -> Int64s:
 
 
 def digest_of(facts: Mapping[str, Any]) -> str:
-    """SHA-256 over the settings that determine generated data."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+    """SHA-256 over the settings that determine generated data, dataclasses among them."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=asdict).encode()).hexdigest()
 
 
 class HashedDraws:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,35 +14,12 @@ from repro.data.core.draws import Int64s, shuffled
 from repro.errors import UserError, at_least
 
 
-class Reader(Protocol):
-    """Makes examples of one split. Cheap to send to a worker process."""
-
-    @abstractmethod
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Some examples.
-
-        Args:
-            indices: which, ``(B,)``.
-            epoch: of training, for what differs from epoch to epoch (augmentation, fresh examples); None outside it.
-        """
-
-
 class Rows(NamedTuple):
     """Plan of a batch: which examples, in which epoch of training (None outside it), targets of the update."""
 
     indices: Int64s
     epoch: int | None
     step_targets: int
-
-
-def build_examples(reader: Reader, rows: Rows) -> ExampleBatch:
-    """The batch of a plan, made with a reader."""
-    examples = reader(rows.indices, rows.epoch)
-    counts = examples.targets.flatten() >= 0
-    if not bool(counts.all()):
-        examples = examples._replace(scored=counts.nonzero()[:, 0])
-    indices = torch.from_numpy(np.ascontiguousarray(rows.indices))
-    return ExampleBatch(examples, indices, rows.step_targets)
 
 
 class ExampleData(DataModule):
@@ -88,8 +65,14 @@ class ExampleData(DataModule):
         """Examples of a split."""
 
     @abstractmethod
-    def reader(self, split: str) -> Reader:
-        """The reader of a split, which makes its examples."""
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Some examples; called in worker processes.
+
+        Args:
+            split: name of the split.
+            indices: which, ``(B,)``.
+            epoch: of training, for what differs from epoch to epoch (augmentation, fresh examples); None outside it.
+        """
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Scored targets of some examples, ``(B,)``; the plan of training calls it for whole epochs.
@@ -107,7 +90,7 @@ class ExampleData(DataModule):
         :meth:`too_long`.
         """
         counts = {}
-        for split in (self.train_split, self.val_split, self.test_split):
+        for split in self.splits:
             n = self.size(split)
             dropped = n % self.batch_size if split == self.train_split else 0
             targets = int(self.targets_of(split, np.arange(n, dtype=np.int64), None).sum())
@@ -145,7 +128,16 @@ class ExampleData(DataModule):
 
     def builder(self, split: str) -> Callable[[Rows], ExampleBatch]:
         """Builds the planned batches of a split."""
-        return partial(build_examples, self.reader(split))
+        return partial(self.build, split)
+
+    def build(self, split: str, rows: Rows) -> ExampleBatch:
+        """The batch of a plan."""
+        examples = self.examples(split, rows.indices, rows.epoch)
+        counts = examples.targets.flatten() >= 0
+        if not bool(counts.all()):
+            examples = examples._replace(scored=counts.nonzero()[:, 0])
+        indices = torch.from_numpy(np.ascontiguousarray(rows.indices))
+        return ExampleBatch(examples, indices, rows.step_targets)
 
     def plan_evaluation(self, evaluation: Evaluation) -> list[Rows]:
         """This rank's batches of a whole split, its first examples, or random batches of it."""

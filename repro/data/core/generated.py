@@ -1,14 +1,13 @@
 """Base of generated examples: raw random numbers, the same on any machine, and datamodules without a store."""
 
-from dataclasses import asdict, dataclass, replace
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from repro.data.core.draws import Int64s, Raw, digest_of, stream
-from repro.data.core.examples import ExampleData, Reader
+from repro.data.core.examples import ExampleData
 from repro.errors import at_least
 
 GENERATOR_VERSION = 1
@@ -50,27 +49,8 @@ def lengths_between(
     return shortest + below(drawn[indices], longest - shortest + 1)
 
 
-@dataclass(frozen=True)
-class ExampleGenerator(Reader):
-    """Makes the examples of one split from random numbers.
-
-    Args:
-        split: ``train``, ``val`` or ``test``; they are drawn from streams of their own.
-    """
-
-    split: str
-
-    def raw(self, count: int, purpose: Purpose, indices: Int64s, epoch: int | None) -> Raw:
-        """Random numbers of some examples, ``(B, count)``, 64 random bits each; see :func:`raw`."""
-        drawn = [raw(count, purpose, self.split, epoch, int(i)) for i in indices]
-        return np.array(drawn, np.uint64).reshape(len(indices), count)
-
-
-Made = TypeVar("Made", bound=ExampleGenerator)
-
-
-class GeneratedData(ExampleData, Generic[Made]):
-    """Examples of a generator: fresh ones in every epoch of training, always the same for evaluation.
+class GeneratedData(ExampleData):
+    """Examples made from random numbers: fresh ones in every epoch of training, always the same for evaluation.
 
     Args:
         batch_size: examples of the global batch.
@@ -81,13 +61,13 @@ class GeneratedData(ExampleData, Generic[Made]):
         num_workers: processes that build batches ahead.
 
     Attributes:
-        table: the generator of the training split; its fields are what the examples depend on.
+        made_of: names of the attributes on which the examples depend, beside their split.
 
     Raises:
         UserError: a number below 1.
     """
 
-    table: Made
+    made_of: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -106,14 +86,15 @@ class GeneratedData(ExampleData, Generic[Made]):
         """Examples of a split; of one epoch for training."""
         return self.sizes[split]
 
-    def reader(self, split: str) -> Made:
-        """The generator of a split."""
-        return replace(self.table, split=split)
+    def raw(self, count: int, purpose: Purpose, split: str, indices: Int64s, epoch: int | None) -> Raw:
+        """Random numbers of some examples, ``(B, count)``, 64 random bits each; see :func:`raw`."""
+        drawn = [raw(count, purpose, split, epoch, int(i)) for i in indices]
+        return np.array(drawn, np.uint64).reshape(len(indices), count)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings on which the examples depend, beside their split."""
-        return {name: value for name, value in asdict(self.table).items() if name != "split"}
+        """The values of ``made_of``."""
+        return {name: getattr(self, name) for name in self.made_of}
 
     @cached_property
     def manifest_sha256(self) -> str:

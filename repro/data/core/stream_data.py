@@ -220,7 +220,7 @@ class StreamData(DataModule):
     def counts(self) -> dict[str, dict[str, int]]:
         """Tokens and targets of the splits in use, and the targets that an epoch of training leaves out."""
         counts, used = {}, self.shards * self.global_batches(0).n_targets
-        for split in (self.train_split, self.val_split, self.test_split):
+        for split in self.splits:
             column = self.column(split)
             dropped = column.n_targets - used if split == self.train_split else 0
             scored = column.counted(column.n_targets)

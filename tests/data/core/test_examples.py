@@ -11,23 +11,15 @@ import torch
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches, scored_places
 from repro.data import BitMemoryData, ExampleData
 from repro.data.core.draws import Int64s
-from repro.data.core.examples import Rows, build_examples
+from repro.data.core.examples import Rows
 from repro.errors import UserError
 from tests.data.running import SaveAt, placed, same, train
 
 SIZES = {"train": 50, "val": 13, "test": 7}
 
 
-def numbers(indices: Int64s, epoch: int | None) -> Examples:
-    """Example i of epoch e is the number 1000 e + i, or -i outside training."""
-    values = -indices if epoch is None else 1000 * epoch + indices
-    return Examples(
-        torch.from_numpy(values.astype(np.float32))[:, None, None], torch.from_numpy(values)[:, None]
-    )
-
-
 class Counting(ExampleData):
-    """Examples that tell who they are."""
+    """Examples that tell who they are: example i of epoch e is the number 1000 e + i, or -i outside training."""
 
     store_name = "counting"
     input_size = 1
@@ -38,8 +30,11 @@ class Counting(ExampleData):
     def size(self, split: str) -> int:
         return SIZES[split]
 
-    def reader(self, split: str) -> Any:
-        return numbers
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        values = -indices if epoch is None else 1000 * epoch + indices
+        return Examples(
+            torch.from_numpy(values.astype(np.float32))[:, None, None], torch.from_numpy(values)[:, None]
+        )
 
     @property
     def manifest_sha256(self) -> str:
@@ -104,11 +99,12 @@ def test_a_batch_says_what_it_is() -> None:
             assert batch.examples.targets[:, 0].tolist() == [1000 * epoch + i for i in rows.indices.tolist()]
 
 
-def test_a_batch_says_which_of_its_targets_count() -> None:
+def test_a_batch_says_which_of_its_targets_count(monkeypatch: pytest.MonkeyPatch) -> None:
     def built(*targets: list[int]) -> Examples:
         examples = Examples(torch.zeros(len(targets), 1, 1), torch.tensor(targets))
-        rows = Rows(np.arange(len(targets)), None, 0)
-        return build_examples(lambda indices, epoch: examples, rows).examples
+        module = data()
+        monkeypatch.setattr(module, "examples", lambda split, indices, epoch: examples)
+        return module.build("val", Rows(np.arange(len(targets)), None, 0)).examples
 
     some, every = built([1, -1, 0], [5, 2, -1]), built([0, 3], [2, 0])
     assert some.scored is not None

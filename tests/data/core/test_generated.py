@@ -1,6 +1,8 @@
 """Raw random numbers of generated examples, and what their datamodules share."""
 
 import hashlib
+import pickle
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from repro.data import AlignmentData, CopyData, DuplicationData
 from repro.data.core.generated import SPLITS, Purpose, below, lengths_between, raw
 from repro.errors import UserError
+from tests.data.running import placed, same
 
 
 def test_streams_share_nothing() -> None:
@@ -58,7 +61,7 @@ def test_the_generators_cannot_change_unnoticed() -> None:
     for name, module in modules().items():
         digest = hashlib.sha256()
         for split, epoch in (("train", 3), ("val", None), ("test", None)):
-            one = module.reader(split)(np.array([0, 1, 999]), epoch)
+            one = module.examples(split, np.array([0, 1, 999]), epoch)
             digest.update(one.inputs.numpy().tobytes() + one.targets.numpy().tobytes())
         result[name] = digest.hexdigest()
     assert result == PINNED
@@ -96,7 +99,7 @@ def test_targets_are_counted_without_drawing_them(name: str, split: str) -> None
     module = modules()[name]
     indices = np.array([5, 0, 17, 2])
     for epoch in (None, 2):
-        drawn = module.reader(split)(indices, epoch).targets
+        drawn = module.examples(split, indices, epoch).targets
         assert (drawn >= 0).sum(1).tolist() == module.targets_of(split, indices, epoch).tolist()
 
 
@@ -106,17 +109,29 @@ def test_a_plan_states_the_targets_of_the_global_batch(name: str) -> None:
     module.sizes["train"] = 21
     rows = module.plan_epoch(1)
     assert len(rows) == 5
-    result = [(module.reader("train")(row.indices, row.epoch).targets >= 0).sum() for row in rows]
+    result = [(module.examples("train", row.indices, row.epoch).targets >= 0).sum() for row in rows]
     assert [int(n) for n in result] == [row.step_targets for row in rows]
     assert len({row.step_targets for row in rows}) > 1
 
 
 @pytest.mark.parametrize("name", ["duplication", "copy", "alignment"])
 def test_an_example_does_not_depend_on_its_batch(name: str) -> None:
-    reader = modules()[name].reader("test")
-    alone, together = reader(np.array([4]), None), reader(np.array([9, 4, 0]), None)
+    module = modules()[name]
+    alone, together = (module.examples("test", np.array(which), None) for which in ([4], [9, 4, 0]))
     for a, b in ((alone.inputs, together.inputs), (alone.targets, together.targets)):
         assert np.array_equal(a[0], b[1, : a.shape[1]])
-    none = reader(np.arange(0), None)
+    none = module.examples("test", np.arange(0), None)
     assert (len(none.inputs), len(none.targets)) == (0, 0)
-    assert not np.array_equal(reader(np.array([4]), 1).targets, alone.targets), "epochs differ"
+    assert not np.array_equal(module.examples("test", np.array([4]), 1).targets, alone.targets), (
+        "epochs differ"
+    )
+
+
+@pytest.mark.parametrize("name", ["duplication", "copy", "alignment"])
+def test_a_worker_process_gets_what_it_needs_and_no_trainer(name: str) -> None:
+    module = placed(modules()[name])
+    loader = module.train_dataloader()
+    sent = pickle.loads(pickle.dumps(module.builder("train")))
+    for mine, theirs in zip(islice(loader, 2), map(sent, module.plan_epoch(0)), strict=False):
+        assert same(mine, theirs)
+    assert sent.func.__self__.trainer is None

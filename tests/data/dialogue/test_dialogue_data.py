@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_a_tokeniser_can_be_given(store: Store, folder: Path, tmp_path: Path) ->
     assert given.name.startswith("cmu-dog/given265-")
     module = data(store=given.name, vocab_size=268)
     assert (module.doc_id, module.tokenizer.size) == (265, 265)
-    ids = module.reader("test")(np.array([0]), None).inputs[0]
+    ids = module.examples("test", np.array([0]), None).inputs[0]
     assert module.tokenizer.decode(ids[ids < 265].tolist()).startswith(TEXT + "the cat sees the kite")
 
 
@@ -127,7 +128,7 @@ def test_gpt2_keeps_its_own_numbers(
     assert made(folder, level="gpt2", tokenizer=tmp_path / "gpt2.json").name == "cmu-dog/gpt2"
     module = data(store="cmu-dog/gpt2", vocab_size=264)
     assert (module.doc_id, module.ends) == (261, (260, 260, 260))
-    ids = module.reader("test")(np.array([0]), None).inputs[0].tolist()
+    ids = module.examples("test", np.array([0]), None).inputs[0].tolist()
     assert (ids[0], ids.count(260)) == (261, 1)
     end = ids.index(260)
     assert ids[1:end] == module.tokenizer.encode(TEXT)
@@ -162,7 +163,7 @@ def by_hand(store: Store, split: str, i: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("document", ["none", "cut", "whole"])
 def test_rows_are_a_document_and_utterances_behind_their_speakers(store: Store, document: Any) -> None:
     module = data(document=document, window=40)
-    result = module.reader("train")(np.array([2, 0, 1]), None)
+    result = module.examples("train", np.array([2, 0, 1]), None)
     assert result.lengths is not None
     assert result.inputs.dtype == result.targets.dtype == torch.int64
     for row, i in enumerate((2, 0, 1)):
@@ -179,14 +180,16 @@ def test_rows_are_a_document_and_utterances_behind_their_speakers(store: Store, 
 
 
 def test_in_training_every_token_may_count(store: Store) -> None:
-    reader = data(score_all=True).reader("train")
-    result = reader(np.arange(3), 0)
+    module = data(score_all=True)
+    result = module.examples("train", np.arange(3), 0)
     assert result.lengths is not None
     for tokens, targets, n in zip(result.inputs, result.targets, result.lengths.tolist(), strict=True):
         assert targets[: n - 1].tolist() == tokens[1:n].tolist()
         assert targets[n - 1] >= 0
-    plain = data().reader("train")
-    assert torch.equal(reader(np.arange(3), None).targets, plain(np.arange(3), 0).targets)
+    plain = data().examples("train", np.arange(3), 0)
+    assert torch.equal(module.examples("train", np.arange(3), None).targets, plain.targets)
+    sent = pickle.loads(pickle.dumps(module))
+    assert torch.equal(sent.examples("train", np.arange(3), 0).inputs, result.inputs), "in a worker process"
 
 
 @pytest.mark.parametrize("document", ["none", "cut", "whole"])
@@ -195,7 +198,7 @@ def test_targets_are_counted_without_reading_them(store: Store, document: Any, s
     module = data(document=document, score_all=score_all, window=30, batch_size=2)
     indices = np.array([2, 0, 1])
     for epoch in (None, 1):
-        read = module.reader("train")(indices, epoch).targets
+        read = module.examples("train", indices, epoch).targets
         assert module.targets_of("train", indices, epoch).tolist() == (read >= 0).sum(1).tolist()
     batch = next(iter(module.train_dataloader()))
     assert len(batch.indices) == 2
@@ -211,7 +214,7 @@ def test_what_a_run_reads_of_the_data(store: Store) -> None:
     assert (module.doc_id, module.n_classes, module.vocab_size, module.seq_len) == (DOC, 273, 273, 64)
     assert not module.public, "no licence allows it"
     assert [batch.indices.tolist() for batch in module.test_dataloader()[0]] == [[0]]
-    none = module.reader("val")(np.zeros(0, np.int64), None)
+    none = module.examples("val", np.zeros(0, np.int64), None)
     assert none.inputs.shape == none.targets.shape == (0, 1)
 
 

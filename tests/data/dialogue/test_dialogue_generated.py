@@ -22,7 +22,7 @@ def data(**changes: Any) -> GeneratedDialogueData:
 
 def whole(module: GeneratedDialogueData, split: str = "test", epoch: int | None = None) -> list[list[int]]:
     """The rows with their last tokens."""
-    result = module.reader(split)(EVERY, epoch)
+    result = module.examples(split, EVERY, epoch)
     ends = result.targets[:, -1:].tolist()
     return [row + end for row, end in zip(result.inputs.tolist(), ends, strict=True)]
 
@@ -66,9 +66,9 @@ def test_what_is_shown_of_a_document() -> None:
 def test_targets_are_counted_without_reading_them(document: Any, score_all: bool) -> None:
     module = data(document=document, score_all=score_all)
     for epoch in (None, 1):
-        result = module.reader("train")(EVERY, epoch)
+        result = module.examples("train", EVERY, epoch)
         assert module.targets_of("train", EVERY, epoch).tolist() == (result.targets >= 0).sum(1).tolist()
-    spoken = module.reader("val")(EVERY, None)
+    spoken = module.examples("val", EVERY, None)
     assert (spoken.targets < DOC).all(), "no mark counts in evaluation"
     assert module.n_targets == 16
 

@@ -202,7 +202,7 @@ def test_pictures_go_through_all_changes_and_to_workers(
     splits = small_store(monkeypatch, "cifar10", tmp_path / "files")
     change = Augmentation(7)
     data = PatchData("cifar10", 4, grey=True, augment=True, val_examples=5, seed=7)
-    opened = data.reader("train").pictures
+    opened = data.pictures("train")
     indices = np.array([8, 2])
     numbers = held_out(15, 5)[0][indices]
     plain = grey(splits["train"].images[numbers])

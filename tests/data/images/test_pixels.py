@@ -55,7 +55,7 @@ def test_the_order_within_and_of_patches(shape: tuple[int, ...], patch: int) -> 
 def test_cifar_in_colour(cifar: Splits) -> None:
     data = PatchData("cifar10", 4, mean=MEAN, std=STD)
     assert (data.input_size, data.seq_len, data.n_targets, data.n_classes) == (48, 64, 1, 10)
-    result = data.reader("train")(np.array([6, 0]), 0)
+    result = data.examples("train", np.array([6, 0]), 0)
     assert result.inputs.shape == (2, 64, 48)
     assert result.targets.tolist() == [[int(cifar["train"].labels[n])] for n in (6, 0)]
     assert result.hidden is None
@@ -68,20 +68,20 @@ def test_cifar_in_colour(cifar: Splits) -> None:
 def test_cifar_of_the_long_range_arena(cifar: Splits) -> None:
     data = PatchData("cifar10", 4, patch=1, grey=True, mean=[0.5], std=[0.5])
     assert (data.input_size, data.seq_len) == (1, 1024)
-    result = data.reader("test")(np.array([2]), None).inputs
+    result = data.examples("test", np.array([2]), None).inputs
     levels = grey(cifar["test"].images[2:3]).ravel()
     assert np.allclose(result.numpy().ravel(), levels / 127.5 - 1, atol=1e-6)
 
 
 def test_a_rank_without_pictures_has_a_batch_without_rows(cifar: Splits) -> None:
-    result = PatchData("cifar10", 4).reader("test")(np.zeros(0, np.int64), None)
+    result = PatchData("cifar10", 4).examples("test", np.zeros(0, np.int64), None)
     assert (result.inputs.shape, result.targets.shape) == ((0, 64, 48), (0, 1))
 
 
 def test_mnist(mnist: Splits) -> None:
     data = PatchData("mnist", 4)
     assert (data.input_size, data.seq_len) == (16, 49)
-    result = data.reader("train")(np.array([1]), 0).inputs[0]
+    result = data.examples("train", np.array([1]), 0).inputs[0]
     assert result.numpy() == pytest.approx(np.array(naively(mnist["train"].images[1] / 255, 4)), abs=1e-7)
 
 
@@ -107,13 +107,13 @@ def test_only_training_is_augmented_and_by_seed_and_epoch(cifar: Splits) -> None
     plain = PatchData("cifar10", 5, val_examples=5)
     for split in ("train", "val", "test"):
         assert torch.equal(
-            data.reader(split)(indices, None).inputs, plain.reader(split)(indices, None).inputs
+            data.examples(split, indices, None).inputs, plain.examples(split, indices, None).inputs
         )
-    assert torch.equal(data.reader("val")(indices, 1).inputs, plain.reader("val")(indices, 1).inputs)
+    assert torch.equal(data.examples("val", indices, 1).inputs, plain.examples("val", indices, 1).inputs)
     changed = Augmentation(11)(cifar["train"].images[numbers], numbers, 1)
     expected = cut(torch.from_numpy(changed).float().div(255), 4)
-    assert torch.equal(data.reader("train")(indices, 1).inputs, expected)
-    assert not torch.equal(plain.reader("train")(indices, 1).inputs, expected)
+    assert torch.equal(data.examples("train", indices, 1).inputs, expected)
+    assert not torch.equal(plain.examples("train", indices, 1).inputs, expected)
 
 
 def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
@@ -123,9 +123,8 @@ def test_batches_of_training_and_of_workers(cifar: Splits) -> None:
     batches = list(data.train_dataloader())
     assert len(batches) == 3
     assert sorted(int(n) for batch in batches for n in batch.indices) == list(range(15))
-    reader = data.reader("train")
     for batch in batches:
-        assert torch.equal(batch.examples.inputs, reader(batch.indices.numpy(), 0).inputs)
+        assert torch.equal(batch.examples.inputs, data.examples("train", batch.indices.numpy(), 0).inputs)
         assert batch.step_targets == 5
     helped = PatchData("cifar10", 5, augment=True, seed=2, num_workers=1)
     for batch, other in zip(batches, helped.train_dataloader(), strict=True):

@@ -33,7 +33,7 @@ def test_the_first_value_is_given_and_each_other_follows_what_is_before_it(cifar
     data = PixelData("cifar10", 4)
     assert (data.seq_len, data.n_targets, data.n_values) == (3071, 3071, 3072)
     assert (data.vocab_size, data.input_size, data.n_classes, data.shape) == (256, 256, 256, (32, 32, 3))
-    result = data.reader("train")(np.array([6, 0]), 0)
+    result = data.examples("train", np.array([6, 0]), 0)
     assert result.inputs.dtype == result.targets.dtype == torch.int64
     for row, target, n in zip(result.inputs, result.targets, (6, 0), strict=True):
         values = naively(cifar["train"].images[n])
@@ -47,19 +47,19 @@ def test_the_first_value_is_given_and_each_other_follows_what_is_before_it(cifar
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_a_rank_without_pictures_has_a_batch_without_rows(mnist: Splits, whole: bool) -> None:
-    result = PixelData("mnist", 4, whole=whole).reader("test")(np.zeros(0, np.int64), None)
+    result = PixelData("mnist", 4, whole=whole).examples("test", np.zeros(0, np.int64), None)
     assert result.inputs.shape == result.targets.shape == (0, 784 if whole else 783)
 
 
 def test_a_whole_picture_is_predicted_behind_a_zero(mnist: Splits) -> None:
     data = PixelData("mnist", 4, whole=True)
     assert (data.seq_len, data.n_targets) == (784, 784)
-    result = data.reader("test")(np.array([3]), None)
+    result = data.examples("test", np.array([3]), None)
     values = naively(mnist["test"].images[3])
     assert result.inputs[0].tolist() == [0, *values[:-1]]
     assert result.targets[0].tolist() == values
     assert values[0] != 0, "a picture that begins with a zero would not show"
-    plain = PixelData("mnist", 4).reader("test")(np.array([3]), None)
+    plain = PixelData("mnist", 4).examples("test", np.array([3]), None)
     assert plain.inputs.shape == plain.targets.shape == (1, 783)
 
 

@@ -34,7 +34,7 @@ def ids(line: str) -> list[int]:
 @pytest.mark.usefixtures("_store")
 def test_lra_keeps_brackets_and_knows_lengths() -> None:
     data = ListOpsData(batch_size=1, max_length=6)
-    read = data.reader("test")(np.array([2, 1, 0]), None)
+    read = data.examples("test", np.array([2, 1, 0]), None)
     assert read.inputs.tolist() == [[8, 0, 0, 0, 0, 0], ids(TEXTS[1])[:6], [*ids(TEXTS[0]), 0, 0]]
     assert read.lengths is not None
     assert read.lengths.tolist() == [1, 6, 4]
@@ -46,7 +46,7 @@ def test_lra_keeps_brackets_and_knows_lengths() -> None:
 @pytest.mark.usefixtures("_store")
 def test_truncated_loses_brackets_and_ends_in_padding() -> None:
     data = ListOpsData(batch_size=1, max_length=6, tokens="truncated")
-    read = data.reader("test")(np.array([2, 1, 0]), None)
+    read = data.examples("test", np.array([2, 1, 0]), None)
     without = [i for i in ids(TEXTS[1]) if i != CLOSE]
     assert len(without) == 8
     assert read.inputs.tolist() == [[8, 0, 0, 0, 0, 0], without[:6], [12, 4, 5, 0, 0, 0]]
@@ -64,9 +64,9 @@ def test_both_ways_are_those_of_the_published_loaders(data_folder: Path, tmp_pat
     for file in DATA_SETS["listops"].files:
         (tmp_path / file).write_text(f"Source\tTarget\n{text}\t1\n")
     prepare("listops", tmp_path, report=lambda line: None)
-    read = ListOpsData(1, 7).reader("test")(np.array([0]), None)
+    read = ListOpsData(1, 7).examples("test", np.array([0]), None)
     assert [SYMBOLS[i].replace("]", "X") for i in read.inputs[0]] == lra
-    read = ListOpsData(1, 7, tokens="truncated").reader("test")(np.array([0]), None)
+    read = ListOpsData(1, 7, tokens="truncated").examples("test", np.array([0]), None)
     assert [SYMBOLS[i].removeprefix("[") for i in read.inputs[0]] == [*broken, "<pad>", "<pad>"]
 
 
@@ -81,12 +81,14 @@ def test_what_is_cut_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("_store")
-def test_a_reader_is_cheap_to_send_and_reads_the_same_there() -> None:
-    reader = ListOpsData(1, 12).reader("train")
-    sent = pickle.dumps(reader)
+def test_it_is_cheap_to_send_and_reads_the_same_there() -> None:
+    data = ListOpsData(1, 12)
+    sent = pickle.dumps(data)
     assert len(sent) < 10_000
     index = np.array([0, 1])
-    assert torch.equal(pickle.loads(sent)(index, 0).inputs, reader(index, 0).inputs)
+    assert torch.equal(
+        pickle.loads(sent).examples("train", index, 0).inputs, data.examples("train", index, 0).inputs
+    )
 
 
 def test_generated_trees_need_no_store(data_folder: Path) -> None:

@@ -40,7 +40,7 @@ def test_longer_sequences_are_left_out_and_counted() -> None:
         "val": {"examples": 4, "targets": 4, "dropped": 0, "left_out": 1},
         "test": {"examples": 4, "targets": 4, "dropped": 0, "left_out": 1},
     }
-    read = data.reader("test")(np.array([3, 1, 0]), None)
+    read = data.examples("test", np.array([3, 1, 0]), None)
     assert read.targets.tolist() == [[204], [201], [200]]
     assert HomologyData(batch_size=2, max_length=8).size("val") == 3
     assert HomologyData(batch_size=2).counts["val"]["left_out"] == 0
@@ -48,7 +48,7 @@ def test_longer_sequences_are_left_out_and_counted() -> None:
 
 @pytest.mark.usefixtures("_store")
 def test_rows_are_padded_to_the_longest_and_know_their_length() -> None:
-    read = HomologyData(batch_size=2, max_length=11).reader("val")(np.array([0, 3, 2]), None)
+    read = HomologyData(batch_size=2, max_length=11).examples("val", np.array([0, 3, 2]), None)
     assert read.inputs.tolist() == [[2, 5, 3, 0, 0], [2, 5, 7, 8, 3], [2, 5, 7, 3, 0]]
     assert read.lengths is not None
     assert read.lengths.tolist() == [3, 5, 4]
@@ -58,17 +58,17 @@ def test_rows_are_padded_to_the_longest_and_know_their_length() -> None:
 
 @pytest.mark.usefixtures("_store")
 def test_a_rank_without_examples_gets_none() -> None:
-    read = HomologyData(batch_size=2).reader("val")(np.zeros(0, np.int64), None)
+    read = HomologyData(batch_size=2).examples("val", np.zeros(0, np.int64), None)
     assert read.inputs.shape == (0, 1)
     assert read.targets.shape == (0, 1)
 
 
 @pytest.mark.usefixtures("_store")
-def test_a_reader_is_cheap_to_send() -> None:
-    reader = HomologyData(batch_size=2).reader("train")
+def test_it_can_be_sent_to_workers() -> None:
+    data = HomologyData(batch_size=2)
     index = np.array([4, 0])
-    sent = pickle.loads(pickle.dumps(reader))
-    assert torch.equal(sent(index, 0).inputs, reader(index, 0).inputs)
+    sent = pickle.loads(pickle.dumps(data))
+    assert torch.equal(sent.examples("train", index, 0).inputs, data.examples("train", index, 0).inputs)
 
 
 @pytest.mark.usefixtures("_store")

@@ -9,20 +9,17 @@ import pytest
 import torch
 
 from repro.data import BitMemoryData, BitXorData, Examples
-from repro.data.sets.puzzles.bits import BitMemory
 from repro.errors import UserError
 
 BITS, STRINGS, PATCH, EPOCH = 40, 5, 10, 300
 
 
-def memory(split: str = "train", **changes: int) -> BitMemory:
-    return BitMemory(
-        split, **({"bits": BITS, "strings": STRINGS, "patch": PATCH, "per_epoch": EPOCH} | changes)
-    )
+def memory() -> BitMemoryData:
+    return BitMemoryData(4, BITS, STRINGS, PATCH, train_examples=EPOCH)
 
 
 def drawn(n: int = EPOCH, split: str = "train", epoch: int | None = 0) -> Examples:
-    return memory(split)(np.arange(n), epoch)
+    return memory().examples(split, np.arange(n), epoch)
 
 
 def rows(examples: Examples) -> torch.Tensor:
@@ -109,15 +106,16 @@ def test_epochs_and_splits_share_no_string() -> None:
 
 
 def test_an_epoch_goes_on_where_the_last_one_ended() -> None:
-    later, far = memory()(np.array([7]), 2), memory()(np.array([7 + 2 * EPOCH]), None)
+    later = memory().examples("train", np.array([7]), 2)
+    far = memory().examples("train", np.array([7 + 2 * EPOCH]), None)
     assert all(torch.equal(a, b) for a, b in zip(later[:3], far[:3], strict=True))
 
 
 def test_an_example_does_not_depend_on_its_batch() -> None:
-    alone, together = memory("val")(np.array([4]), None), memory("val")(np.array([9, 4, 0]), None)
+    alone, together = (memory().examples("val", np.array(which), None) for which in ([4], [9, 4, 0]))
     for a, b in zip(alone[:3], together[:3], strict=True):
         assert torch.equal(a[0], b[1])
-    none = memory("val")(np.arange(0), None)
+    none = memory().examples("val", np.arange(0), None)
     assert none.inputs.shape == (0, 24, PATCH)
     assert none.targets.shape == (0, BITS)
 
@@ -131,7 +129,7 @@ def digest(examples: Examples) -> str:
 def test_the_generator_cannot_change_unnoticed() -> None:
     """A record says what was trained on by the generator's version: raise it before these digests change."""
     result = {
-        split: digest(BitMemoryData(4).reader(split)(np.array([0, 1, 99_999]), epoch))
+        split: digest(BitMemoryData(4).examples(split, np.array([0, 1, 99_999]), epoch))
         for split, epoch in (("train", 3), ("val", None), ("test", None))
     }
     assert result == PINNED
@@ -167,7 +165,7 @@ def test_every_sum_of_two_strings_is_there_once() -> None:
     assert {split: module.size(split) for split in ("train", "val", "test")} == dict.fromkeys(
         ("train", "val", "test"), 1024
     )
-    result = module.reader("train")(np.arange(1024), 3)
+    result = module.examples("train", np.arange(1024), 3)
     assert result.inputs.shape == (1024, 10, 1)
     assert (result.inputs.dtype, result.targets.dtype) == (torch.float32, torch.int64)
     assert result.hidden is None

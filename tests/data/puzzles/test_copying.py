@@ -20,7 +20,7 @@ def follows(examples: Examples) -> None:
 
 
 def test_a_duplication_is_a_sequence_twice_behind_zeros() -> None:
-    result = DuplicationData(4, length=20, symbols=5).reader("train")(np.arange(200), 0)
+    result = DuplicationData(4, length=20, symbols=5).examples("train", np.arange(200), 0)
     assert (result.inputs.dtype, result.targets.dtype) == (torch.int64, torch.int64)
     assert result.inputs.shape == result.targets.shape == (200, 20)
     assert (result.lengths, result.hidden) == (None, None)
@@ -35,7 +35,7 @@ def test_a_duplication_is_a_sequence_twice_behind_zeros() -> None:
 
 
 def test_only_the_second_half_of_a_duplication_counts() -> None:
-    result = DuplicationData(4, length=20, symbols=5).reader("val")(np.arange(3), None)
+    result = DuplicationData(4, length=20, symbols=5).examples("val", np.arange(3), None)
     counted = [t for t in range(20) if result.targets[0, t] >= 0]
     assert counted == list(range(10, 19)), "the zero is shown, and nothing follows the last one"
 
@@ -76,7 +76,7 @@ def by_hand(word: list[int], length: int) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("length", [128, 125])
 def test_a_copy_is_that_of_the_authors(length: int) -> None:
     module = CopyData(4, length=length)
-    result = module.reader("train")(np.arange(300), 2)
+    result = module.examples("train", np.arange(300), 2)
     words = module.targets_of("train", np.arange(300), 2) - 1
     assert result.inputs.shape == result.targets.shape == (300, length)
     for row, n in enumerate(words.tolist()):
@@ -96,7 +96,9 @@ def test_the_published_copy() -> None:
     assert (module.seq_len, module.n_targets, module.steps_per_epoch) == (128, 48, 100)
     counts = module.counts
     assert counts["test"]["examples"] == 20 * 64
-    assert counts["test"]["targets"] == int((module.reader("test")(np.arange(1280), None).targets >= 0).sum())
+    assert counts["test"]["targets"] == int(
+        (module.examples("test", np.arange(1280), None).targets >= 0).sum()
+    )
     assert counts["test"]["targets"] / 1280 == pytest.approx(48, abs=1)
 
 

@@ -9,7 +9,7 @@ from repro.errors import UserError
 
 
 def test_vectors_have_mean_zero_and_variance_one() -> None:
-    x = NoiseData(4, 8, 50, 64).reader("train")(np.arange(64), 0).inputs
+    x = NoiseData(4, 8, 50, 64).examples("train", np.arange(64), 0).inputs
     assert x.shape == (64, 50, 8)
     assert x.dtype == torch.float32
     assert abs(float(x.mean())) < 0.02
@@ -19,7 +19,7 @@ def test_vectors_have_mean_zero_and_variance_one() -> None:
 
 def test_pictures_are_shifted_sequences_of_all_levels() -> None:
     data = NoisePixelData(2, [8, 8, 3], examples=16)
-    inputs, targets, *_ = data.reader("test")(np.arange(16), None)
+    inputs, targets, *_ = data.examples("test", np.arange(16), None)
     assert inputs.shape == targets.shape == (16, data.seq_len) == (16, 191)
     torch.testing.assert_close(inputs[:, 1:], targets[:, :-1])
     assert set(inputs.flatten().tolist()) == set(range(256))
@@ -27,13 +27,13 @@ def test_pictures_are_shifted_sequences_of_all_levels() -> None:
 
 def test_examples_differ_by_index_split_and_epoch_only() -> None:
     data = NoisePixelData(2, [4, 4, 1])
-    first = data.reader("train")(np.array([3]), 1).inputs
+    first = data.examples("train", np.array([3]), 1).inputs
     torch.testing.assert_close(
-        first, NoisePixelData(7, [4, 4, 1], seed=5).reader("train")(np.array([3]), 1).inputs
+        first, NoisePixelData(7, [4, 4, 1], seed=5).examples("train", np.array([3]), 1).inputs
     )
-    for other in (data.reader("train")(np.array([4]), 1), data.reader("train")(np.array([3]), 2)):
+    for other in (data.examples("train", np.array([4]), 1), data.examples("train", np.array([3]), 2)):
         assert not torch.equal(first, other.inputs)
-    assert not torch.equal(first, data.reader("val")(np.array([3]), 1).inputs)
+    assert not torch.equal(first, data.examples("val", np.array([3]), 1).inputs)
 
 
 @pytest.mark.parametrize("shape", [[28, 28], [0, 4, 1], [1, 1, 1]])

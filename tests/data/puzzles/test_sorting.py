@@ -38,7 +38,7 @@ def test_equal_and_absent_symbols() -> None:
 
 @pytest.mark.parametrize("length", [3, 50])
 def test_an_example_is_tokens_a_separator_and_answers(length: int) -> None:
-    result = SortingData(4, length=length, symbols=7).reader("train")(np.arange(60), 0)
+    result = SortingData(4, length=length, symbols=7).examples("train", np.arange(60), 0)
     assert (result.inputs.dtype, result.targets.dtype) == (torch.int64, torch.int64)
     assert result.inputs.shape == result.targets.shape == (60, length + 7)
     for tokens, targets in zip(result.inputs.tolist(), result.targets.tolist(), strict=True):
@@ -50,8 +50,8 @@ def test_an_example_is_tokens_a_separator_and_answers(length: int) -> None:
 
 def test_the_distribution_drifts_from_one_to_another() -> None:
     """Means and covariances over examples of the frequency of one of two symbols, at three places."""
-    reader = SortingData(4, length=2_000, symbols=2).reader("val")
-    ones = np.stack([reader.tokens(i, None) for i in range(800)]).astype(float)
+    module = SortingData(4, length=2_000, symbols=2)
+    ones = np.stack([module.tokens("val", i, None) for i in range(800)]).astype(float)
     spread = float(np.var([a / (a + b) for a in range(1, 10) for b in range(1, 10)]))  # of a probability
     assert ones.mean() == pytest.approx(0.5, abs=0.012)
     begin, middle, end = ones[:, :100].mean(1), ones[:, 950:1050].mean(1), ones[:, -100:].mean(1)
@@ -66,14 +66,16 @@ def test_the_distribution_drifts_from_one_to_another() -> None:
 def test_training_is_fixed_as_published_or_fresh() -> None:
     indices = np.array([4, 0])
     for fixed in (True, False):
-        reader = SortingData(4, length=30, fixed=fixed).reader("train")
-        first, second = (reader(indices, epoch).inputs for epoch in (0, 3))
+        module = SortingData(4, length=30, fixed=fixed)
+        first, second = (module.examples("train", indices, epoch).inputs for epoch in (0, 3))
         assert torch.equal(first, second) == fixed
-    one, other = (SortingData(4, length=30).reader(split)(indices, None).inputs for split in ("val", "test"))
+    one, other = (
+        SortingData(4, length=30).examples(split, indices, None).inputs for split in ("val", "test")
+    )
     assert not torch.equal(one, other)
-    alone = SortingData(4, length=30).reader("val")(np.array([0]), None)
+    alone = SortingData(4, length=30).examples("val", np.array([0]), None)
     assert torch.equal(alone.inputs[0], one[1]), "an example does not depend on its batch"
-    assert len(SortingData(4, length=30).reader("val")(np.arange(0), None).inputs) == 0
+    assert len(SortingData(4, length=30).examples("val", np.arange(0), None).inputs) == 0
 
 
 def test_the_published_data() -> None:
@@ -94,7 +96,7 @@ def test_the_published_data() -> None:
 
 def test_the_generator_cannot_change_unnoticed() -> None:
     """A record says what was trained on by the generator's version: raise it before this digest changes."""
-    result = SortingData(4, length=100).reader("test")(np.array([0, 1, 799]), None)
+    result = SortingData(4, length=100).examples("test", np.array([0, 1, 799]), None)
     digest = hashlib.sha256(result.inputs.numpy().tobytes() + result.targets.numpy().tobytes()).hexdigest()
     assert digest == "9de5d27873e44e9e39e84feff58b8ad42d218b995bdc16727d2126381f174191"
 
@@ -122,7 +124,7 @@ def read_by_hand(tokens: list[int], answers: list[int], symbols: int) -> float:
 
 @pytest.mark.parametrize("window", [1, 5, 20, 40])
 def test_the_oracle_counts_a_window(window: int) -> None:
-    examples = SortingData(4, length=40, symbols=6).reader("test")(np.arange(50), None)
+    examples = SortingData(4, length=40, symbols=6).examples("test", np.arange(50), None)
     inputs, targets = examples.inputs.tolist(), examples.targets.tolist()
     expected = [read_by_hand(i[40 - window : 40], t[40:], 6) for i, t in zip(inputs, targets, strict=True)]
     assert counting_oracle(examples, window) == pytest.approx(float(np.mean(expected)))
@@ -131,7 +133,7 @@ def test_the_oracle_counts_a_window(window: int) -> None:
 
 def test_the_oracle_at_small_scale() -> None:
     """Compares with an independent prototype: the continuous memory of the paper has to beat these."""
-    examples = SortingData(4, length=246, symbols=10).reader("test")(np.arange(256), None)
+    examples = SortingData(4, length=246, symbols=10).examples("test", np.arange(256), None)
     result = [counting_oracle(examples, window) for window in (22, 54, 86, 118, 246, 1_000)]
     assert result == pytest.approx([0.41, 0.46, 0.51, 0.55, 1, 1], abs=0.02)
     with pytest.raises(UserError, match="not 0"):
@@ -154,7 +156,7 @@ def test_the_oracle_beside_the_rows_of_the_small_scale() -> None:
         segment = recipe.config["model"]["init_args"]["segment"]
         assert module.seq_len - module.n_targets == length
         assert length - last_segment(module.seq_len, segment) == 12
-        examples = module.reader("test")(np.arange(module.size("test")), None)
+        examples = module.examples("test", np.arange(module.size("test")), None)
         for window, output in table.items():
             assert round(100 * counting_oracle(examples, window), 1) == output[place], (length, window)
     guess = 100 * sum(1 / left for left in range(1, 11)) / 10
@@ -167,7 +169,7 @@ ROWS = [(e, s) for e in experiments() if e.startswith("infinity-former/sorting@"
 @pytest.mark.parametrize(("experiment", "scale"), ROWS)
 def test_the_last_segment_of_every_row_holds_its_answers(experiment: str, scale: str) -> None:
     recipe = load_recipe(experiment, scale)
-    examples = SortingData(**recipe.config["data"]["init_args"]).reader("test")(np.arange(1), None)
+    examples = SortingData(**recipe.config["data"]["init_args"]).examples("test", np.arange(1), None)
     require_scored_last(examples, recipe.config["model"]["init_args"]["segment"])
 
 

@@ -18,8 +18,8 @@ def quiet(**changes: int) -> AlignmentData:
 
 
 def test_frames_are_pauses_and_phonemes_in_turn() -> None:
-    reader = quiet().reader("train")
-    result, templates = reader(np.arange(N), 1), torch.from_numpy(reader.templates())
+    module = quiet()
+    result, templates = module.examples("train", np.arange(N), 1), torch.from_numpy(module.templates())
     assert result.lengths is not None
     assert result.inputs.shape == (N, int(result.lengths.max()), CHANNELS)
     assert (result.inputs.dtype, result.targets.dtype, result.lengths.dtype) == (
@@ -27,7 +27,7 @@ def test_frames_are_pauses_and_phonemes_in_turn() -> None:
     )  # fmt: skip
     repeated = 0
     for row, length in enumerate(result.lengths.tolist()):
-        output = reader.utterance(row, int((result.targets[row] >= 0).sum()), 1)
+        output = module.utterance("train", row, int((result.targets[row] >= 0).sum()), 1)
         expected = []
         for i, (phoneme, pause, duration) in enumerate(zip(*map(np.ndarray.tolist, output), strict=True)):
             assert 0 <= pause <= 2
@@ -43,28 +43,25 @@ def test_frames_are_pauses_and_phonemes_in_turn() -> None:
 
 
 def test_what_is_drawn_is_drawn_from_everything() -> None:
-    reader = quiet().reader("val")
-    all_said = [reader.utterance(i, 8, None) for i in range(N)]
+    module = quiet()
+    all_said = [module.utterance("val", i, 8, None) for i in range(N)]
     for values, expected in zip(
         zip(*all_said, strict=True), ({1, 2, 3}, {0, 1, 2}, set(range(3, 9))), strict=True
     ):
         assert set(np.concatenate(values).tolist()) == expected
-    assert set(reader.lengths(np.arange(N), None).tolist()) == set(range(5, 13))
+    assert set(module.targets_of("val", np.arange(N), None).tolist()) == set(range(5, 13))
 
 
-def test_splits_share_phonemes_and_nothing_else() -> None:
-    readers = [quiet().reader(split) for split in ("train", "val", "test")]
-    for one in readers[1:]:
-        assert np.array_equal(one.templates(), readers[0].templates())
-    parts = [one(np.arange(N), None) for one in readers]
+def test_splits_share_nothing_but_phonemes() -> None:
+    parts = [quiet().examples(split, np.arange(N), None) for split in ("train", "val", "test")]
     output = [{tuple(row.tolist()) for row in part.targets if (row >= 0).sum() > 8} for part in parts]
     assert min(map(len, output)) > 40
     assert not set.intersection(*output)
 
 
 def test_noise_has_the_deviation_it_is_asked_for() -> None:
-    with_noise = AlignmentData(4, phonemes=3, noise=2.5).reader("train")(np.arange(N), 1)
-    without = quiet().reader("train")(np.arange(N), 1)
+    with_noise = AlignmentData(4, phonemes=3, noise=2.5).examples("train", np.arange(N), 1)
+    without = quiet().examples("train", np.arange(N), 1)
     assert torch.equal(with_noise.targets, without.targets)
     valid = torch.arange(without.inputs.shape[1]) < without.lengths[:, None]  # type: ignore[index]
     noise = (with_noise.inputs - without.inputs)[valid]
@@ -84,7 +81,7 @@ def test_the_bell_is_about_normal() -> None:
 
 
 def test_phonemes_can_be_told_apart() -> None:
-    templates = AlignmentData(4).reader("train").templates()
+    templates = AlignmentData(4).templates()
     assert templates.shape == (13, CHANNELS)
     apart = np.linalg.norm(templates[:, None] - templates, axis=-1) + 100 * np.eye(13)
     assert apart.min() > 4
@@ -95,7 +92,7 @@ def test_attributes() -> None:
     assert (module.input_size, module.n_classes, module.seq_len, module.n_targets) == (40, 13, 120, 8)
     assert module.symbols[:2] == ["<blank>", "p1"]
     assert len(module.symbols) == 13
-    result = module.reader("train")(np.arange(N), 0)
+    result = module.examples("train", np.arange(N), 0)
     assert result.lengths is not None
     assert int(result.lengths.max()) <= 120
     assert int(result.targets.max()) == 12

@@ -27,7 +27,7 @@ def said(split: str, name: str) -> list[int]:
 def test_a_batch_is_frames_and_phonemes_with_padding(store: Path) -> None:
     module = SpeechData(2, phonemes=3)
     module.setup()
-    result = module.reader("train")(np.array([1, 0]), 0)
+    result = module.examples("train", np.array([1, 0]), 0)
     assert result.lengths is not None
     assert result.lengths.tolist() == [1 + (1300 - 400) // 160, 1 + (800 - 400) // 160]
     assert result.inputs.shape == (2, 6, 40)
@@ -45,12 +45,12 @@ def test_a_batch_is_frames_and_phonemes_with_padding(store: Path) -> None:
 def test_what_is_too_long_or_too_short_is_left_out_of_training(store: Path) -> None:
     """d has 3 frames for S S AA, which need 4; c has 11 frames."""
     module = SpeechData(1, phonemes=3)
-    assert module.reader("train").frames.tolist() == [3, 6, 11, 3]
-    assert module.reader("train").kept.tolist() == [0, 1, 2]
+    assert module.readers["train"].frames.tolist() == [3, 6, 11, 3]
+    assert module.readers["train"].kept.tolist() == [0, 1, 2]
     assert module.counts["train"] == {"examples": 3, "targets": 8, "dropped": 0, "left_out": 1}
     assert module.counts["test"] == {"examples": 1, "targets": 2, "dropped": 0, "left_out": 0}
     short = SpeechData(1, phonemes=3, longest=10)
-    assert short.reader("train").kept.tolist() == [0, 1]
+    assert short.readers["train"].kept.tolist() == [0, 1]
     assert short.counts["train"]["left_out"] == 2
     assert SpeechData(1, phonemes=3, longest=11).size("train") == 3
 
@@ -58,7 +58,7 @@ def test_what_is_too_long_or_too_short_is_left_out_of_training(store: Path) -> N
 def test_targets_are_counted_without_reading_them(store: Path) -> None:
     module = SpeechData(1, phonemes=3)
     indices = np.array([2, 0, 1])
-    drawn = module.reader("train")(indices, 0).targets
+    drawn = module.examples("train", indices, 0).targets
     assert module.targets_of("train", indices, 0).tolist() == (drawn >= 0).sum(1).tolist() == [4, 1, 3]
     assert sorted(row.step_targets for row in module.plan_epoch(0)) == [1, 3, 4]
 
@@ -103,13 +103,12 @@ def test_numbers_below_one(settings: dict[str, int]) -> None:
         SpeechData(1, **settings)
 
 
-def test_readers_travel_to_workers(store: Path) -> None:
+def test_it_travels_to_workers(store: Path) -> None:
     import pickle
 
     module = SpeechData(2, phonemes=3)
     assert isinstance(module.store, Store)
-    reader = module.reader("train")
-    expected = reader(np.array([0, 2]), 0)
-    result = pickle.loads(pickle.dumps(reader))(np.array([0, 2]), 0)
+    expected = module.examples("train", np.array([0, 2]), 0)
+    result = pickle.loads(pickle.dumps(module)).examples("train", np.array([0, 2]), 0)
     assert torch.equal(result.inputs, expected.inputs)
     assert torch.equal(result.targets, expected.targets)

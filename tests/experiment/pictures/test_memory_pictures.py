@@ -110,7 +110,7 @@ def test_the_first_test_example_is_read_as_it_is_scored(workshop: Workshop) -> N
     assert first.held == second.held == 32, "28 tokens, the separator and 3 answers"
     assert first.mean is not None
     assert first.mean.shape == (2, 4), "of the last piece, which has a block"
-    examples = made.data.reader("test")(torch.arange(1).numpy(), None)
+    examples = made.data.examples("test", torch.arange(1).numpy(), None)
     with torch.no_grad():
         made.task.net.eval()
         state = made.task.net.init_state(1)

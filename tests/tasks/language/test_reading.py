@@ -38,7 +38,7 @@ def test_rows_of_any_lengths_are_read_as_if_alone(memory: bool) -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_blocks_see_all_before_them_through_a_memory_only(memory: bool) -> None:
     """Every token of an earlier block shows in each later one, the one right before it included."""
-    net, ids = network(memory).eval(), data().reader("test")(torch.arange(1).numpy(), None).inputs[:, :21]
+    net, ids = network(memory).eval(), data().examples("test", torch.arange(1).numpy(), None).inputs[:, :21]
     cut = BlockPositions.from_lengths(torch.tensor([21]), 21, WINDOW)
 
     def last(ids: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def likeliest(net: DecoderLM, row: list[int], memory: bool) -> list[int]:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_small_nucleus_is_the_likeliest_reply(memory: bool) -> None:
     net, rows, ended = network(memory), [], 0
-    for row in data().reader("test")(torch.arange(4).numpy(), None).inputs.tolist()[:2]:
+    for row in data().examples("test", torch.arange(4).numpy(), None).inputs.tolist()[:2]:
         rows += [turn.before for turn in turns(row, DOC, 0)]
     result = replies(net, rows, IDS, WINDOW, memory, Generation(top_p=1e-9, max_new=4), (1, 2))
     for row, reply in zip(rows, result, strict=True):

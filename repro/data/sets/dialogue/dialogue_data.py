@@ -10,10 +10,9 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
 from repro.data.core.examples import ExampleData
-from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, raw
+from repro.data.core.generated import GeneratedData, Purpose, below, raw
 from repro.data.core.segments import padded
 from repro.data.sets.dialogue.cmu_dog import DOCUMENTS, PARTS
-from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
 from repro.data.table import Array
 from repro.data.tokenizers.tokenizer import BOS_ID, EOS_ID, PAD_ID, SPECIALS, Gpt2Bpe, Subwords
@@ -75,55 +74,6 @@ def shown(document: Array, seen: Seen, window: int, doc_id: int, eos: int) -> In
         return np.zeros(0, np.int64)
     text = document[max(0, len(document) + 2 - window) :] if seen == "cut" else document
     return np.concatenate([[doc_id], text, [eos]]).astype(np.int64)
-
-
-@dataclass(frozen=True)
-class DialogueReader:
-    """Makes rows of the conversations of a split: ``<doc>`` document ``<eos>``, utterances behind their speakers.
-
-    Args:
-        store: of conversations.
-        split: its name.
-        seen: of the document: nothing, what fits into a window, or everything.
-        window: tokens of a block.
-        ends: symbols that no word is made of.
-        score_all: in training every token counts that follows another; else the words of utterances alone, as in
-            evaluation.
-    """
-
-    store: Store
-    split: str
-    seen: Seen
-    window: int
-    ends: Ends
-    score_all: bool = False
-
-    @property
-    def doc_id(self) -> int:
-        """The lowest id of a mark."""
-        return int(self.store.manifest.tokenizer["size"])
-
-    def row(self, index: int) -> tuple[Int64s, Int64s]:
-        """The tokens before the utterances of a conversation, and the utterances, each after its speaker's mark."""
-        topic = self.store.values(self.split, "topics")[index]
-        (document,) = self.store.rows(DOCUMENTS, DOCUMENTS, [topic])
-        words, speakers, lengths = (
-            self.store.rows(self.split, part, [index])[0].astype(np.int64)
-            for part in ("utterances", "speakers", "lengths")
-        )
-        utterances = np.insert(words, np.cumsum(lengths) - lengths, self.doc_id + 1 + speakers)
-        return shown(document, self.seen, self.window, self.doc_id, self.ends.eos), utterances
-
-    def targets_of(self, indices: Int64s, epoch: int | None) -> Int64s:
-        """Targets that count of some conversations, ``(B,)``."""
-        if self.score_all and epoch is not None:
-            return np.array([sum(map(len, self.row(int(i)))) - 1 for i in indices], np.int64)
-        return np.diff(self.store.offsets(self.split, "utterances"))[indices]
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
-        rows = [self.row(int(i)) for i in indices]
-        return lay_out(rows, self.doc_id, self.ends.pad, self.score_all and epoch is not None)
 
 
 class DialogueData(TokenStoreDataModule, ExampleData):
@@ -203,13 +153,27 @@ class DialogueData(TokenStoreDataModule, ExampleData):
         """Conversations of a split."""
         return len(self.store.values(split, "topics"))
 
-    def reader(self, split: str) -> DialogueReader:
-        """The reader of a split, which makes its rows."""
-        return DialogueReader(self.store, split, self.document, self.seq_len, self.ends, self.score_all)
+    def row(self, split: str, index: int) -> tuple[Int64s, Int64s]:
+        """The tokens before the utterances of a conversation, and the utterances, each after its speaker's mark."""
+        topic = self.store.values(split, "topics")[index]
+        (document,) = self.store.rows(DOCUMENTS, DOCUMENTS, [topic])
+        words, speakers, lengths = (
+            self.store.rows(split, part, [index])[0].astype(np.int64)
+            for part in ("utterances", "speakers", "lengths")
+        )
+        utterances = np.insert(words, np.cumsum(lengths) - lengths, self.doc_id + 1 + speakers)
+        return shown(document, self.document, self.seq_len, self.doc_id, self.ends.eos), utterances
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Scored targets of some conversations, ``(B,)``."""
-        return self.reader(split).targets_of(indices, epoch)
+        if self.score_all and epoch is not None:
+            return np.array([sum(map(len, self.row(split, int(i)))) - 1 for i in indices], np.int64)
+        return np.diff(self.store.offsets(split, "utterances"))[indices]
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, T)``, T the longest of these, and what follows each; -1 where it does not count."""
+        rows = [self.row(split, int(i)) for i in indices]
+        return lay_out(rows, self.doc_id, self.ends.pad, self.score_all and epoch is not None)
 
 
 @dataclass(frozen=True)
@@ -249,61 +213,14 @@ class Talk:
         return self.questions * (1 + self.answer_words)
 
 
-@dataclass(frozen=True)
-class GeneratedDialogue(ExampleGenerator):
-    """Conversations of one split: one speaker names a section of the document, the other gives words of its topic.
+class GeneratedDialogueData(GeneratedData):
+    """Generated conversations, read as :class:`DialogueData`; they are new in each epoch.
 
-    A document has its sections in order: the section's name, then words of a topic that is drawn for it. A question is
-    the name of a section, drawn anew each time; its answer are words drawn from that section's topic. So each word of
-    an answer is one of ``topic_words`` for who has read the section or heard an answer about it. For who has not, the
-    first word is one of ``topics * topic_words``.
-
-    Args:
-        seen: of the document: nothing, as many of its last tokens as a window holds, or everything.
-        window: tokens of a block.
-        talk: sizes.
-        score_all: in training every token counts; else the words of utterances alone, as in evaluation.
-    """
-
-    seen: Seen
-    window: int
-    talk: Talk
-    score_all: bool = False
-
-    def targets_of(self, epoch: int | None) -> int:
-        """Targets that count of a conversation."""
-        every = self.score_all and epoch is not None
-        return sum(map(len, self.row(0, epoch))) - 1 if every else self.talk.utterance_tokens
-
-    def row(self, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
-        """The tokens before the utterances, and the utterances, each after its speaker's mark."""
-        rules = self.talk
-        counts = [rules.sections, rules.sections * rules.section_words, rules.questions]
-        ends = np.cumsum([*counts, rules.questions * rules.answer_words])
-        drawn = raw(int(ends[-1]), Purpose.DIALOGUE, self.split, epoch, index)
-        topic, word, question, answer = np.split(drawn, ends[:-1])
-        # the first word of each section's topic
-        first = SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
-        names = SPECIALS + np.arange(rules.sections)
-        text = first[:, None] + below(word, rules.topic_words).reshape(rules.sections, -1)
-        sections = below(question, rules.sections)
-        answers = first[sections][:, None] + below(answer, rules.topic_words).reshape(rules.questions, -1)
-        speakers = np.tile(rules.words + np.array([1, 2]), (rules.questions, 1))
-        questions = names[sections][:, None]
-        utterances = np.concatenate([speakers[:, :1], questions, speakers[:, 1:], answers], 1).ravel()
-        document = np.concatenate([names[:, None], text], 1).ravel()
-        return shown(document, self.seen, self.window, rules.words, EOS_ID), utterances
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Ids ``(B, T)`` and what follows each; -1 where it does not count."""
-        rows = [self.row(int(i), epoch) for i in indices]
-        return lay_out(rows, self.talk.words, PAD_ID, self.score_all and epoch is not None)
-
-
-class GeneratedDialogueData(GeneratedData[GeneratedDialogue]):
-    """:class:`GeneratedDialogue`, read as :class:`DialogueData`.
-
-    Conversations are new in each epoch.
+    One speaker names a section of the document, the other gives words of its topic. A document has its sections in
+    order: the section's name, then words of a topic that is drawn for it. A question is the name of a section, drawn
+    anew each time; its answer are words drawn from that section's topic. So each word of an answer is one of
+    ``topic_words`` for who has read the section or heard an answer about it. For who has not, the first word is one of
+    ``topics * topic_words``.
 
     Args:
         batch_size: conversations of the global batch.
@@ -327,6 +244,7 @@ class GeneratedDialogueData(GeneratedData[GeneratedDialogue]):
     """
 
     store_name = "generated-dialogue"
+    made_of = ("seen", "window", "talk", "score_all")
     ends = Ends(PAD_ID, BOS_ID, EOS_ID)
 
     def __init__(
@@ -344,14 +262,42 @@ class GeneratedDialogueData(GeneratedData[GeneratedDialogue]):
     ) -> None:
         super().__init__(batch_size, train_examples, eval_examples, eval_batch_size, seed, num_workers)
         at_least(3, window=window)
-        self.table = GeneratedDialogue("train", document, window, talk, score_all)
+        self.seen: Seen = document
+        self.talk = talk
         self.doc_id = talk.words
         self.vocab_size = self.input_size = self.n_classes = talk.words + len(MARKS)
-        self.seq_len, self.score_all, self.n_targets = window, score_all, talk.utterance_tokens
+        self.seq_len = self.window = window
+        self.score_all, self.n_targets = score_all, talk.utterance_tokens
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
-        """Scored targets of some conversations, ``(B,)``."""
-        return np.full(len(indices), self.table.targets_of(epoch), np.int64)
+        """Scored targets of some conversations, ``(B,)``, the same for all."""
+        every = self.score_all and epoch is not None
+        count = sum(map(len, self.row(split, 0, epoch))) - 1 if every else self.n_targets
+        return np.full(len(indices), count, np.int64)
+
+    def row(self, split: str, index: int, epoch: int | None) -> tuple[Int64s, Int64s]:
+        """The tokens before the utterances, and the utterances, each after its speaker's mark."""
+        rules = self.talk
+        counts = [rules.sections, rules.sections * rules.section_words, rules.questions]
+        ends = np.cumsum([*counts, rules.questions * rules.answer_words])
+        drawn = raw(int(ends[-1]), Purpose.DIALOGUE, split, epoch, index)
+        topic, word, question, answer = np.split(drawn, ends[:-1])
+        # the first word of each section's topic
+        first = SPECIALS + rules.sections + rules.topic_words * below(topic, rules.topics)
+        names = SPECIALS + np.arange(rules.sections)
+        text = first[:, None] + below(word, rules.topic_words).reshape(rules.sections, -1)
+        sections = below(question, rules.sections)
+        answers = first[sections][:, None] + below(answer, rules.topic_words).reshape(rules.questions, -1)
+        speakers = np.tile(rules.words + np.array([1, 2]), (rules.questions, 1))
+        questions = names[sections][:, None]
+        utterances = np.concatenate([speakers[:, :1], questions, speakers[:, 1:], answers], 1).ravel()
+        document = np.concatenate([names[:, None], text], 1).ravel()
+        return shown(document, self.seen, self.window, rules.words, EOS_ID), utterances
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, T)`` and what follows each; -1 where it does not count."""
+        rows = [self.row(split, int(i), epoch) for i in indices]
+        return lay_out(rows, self.talk.words, PAD_ID, self.score_all and epoch is not None)
 
     def words(self, ids: Sequence[int]) -> str:
         """Two syllables for each id, of the first 3,600."""

@@ -1,6 +1,5 @@
 """Pictures of a store in patches or value by value: which of them a split has, and how training changes them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, shuffled, stream
-from repro.data.core.examples import ExampleData, Reader
+from repro.data.core.examples import ExampleData
 from repro.data.registry import find_of_class
 from repro.data.sets.images.picture_sets import IMAGES, LABELS, Bytes, Labelled, PictureSet
 from repro.data.store import Store
@@ -133,6 +132,7 @@ def grey(images: Bytes) -> Bytes:
     return ((19595 * red + 38470 * green + 7471 * blue + 0x8000) >> 16).astype(np.uint8)
 
 
+@lru_cache
 def held_out(n: int, val_examples: int) -> tuple[Int64s, Int64s]:
     """The indices of ``n`` training pictures for training and for validation, both ascending.
 
@@ -243,34 +243,6 @@ def cut(pictures: Tensor, patch: int) -> Tensor:
     return split.transpose(2, 3).reshape(n, rows * columns, patch * patch * channels)  # B may be 0
 
 
-@dataclass(frozen=True)
-class Patches:
-    """Examples of one split: bytes as numbers in ``[0, 1]``, then ``(x - mean) / std`` of each channel, in patches.
-
-    Args:
-        pictures: of the split.
-        patch: side of a patch.
-        mean: for each channel; empty leaves both out.
-        std: for each channel.
-    """
-
-    pictures: Pictures
-    patch: int
-    mean: Sequence[float] = ()
-    std: Sequence[float] = ()
-
-    def scaled(self, pictures: Tensor) -> Tensor:
-        """``(..., C)`` float32 of uint8."""
-        numbers = pictures.to(torch.float32).div(255)
-        return numbers.sub(torch.tensor(self.mean)).div(torch.tensor(self.std)) if self.mean else numbers
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Examples ``(T, patch * patch * C)`` with one target."""
-        images, labels = self.pictures(indices, epoch)
-        inputs = cut(self.scaled(torch.from_numpy(np.ascontiguousarray(images))), self.patch)
-        return Examples(inputs, torch.from_numpy(labels.astype(np.int64))[:, None])
-
-
 class PatchData(PictureData):
     """Pictures of a store in patches, for classifiers.
 
@@ -334,32 +306,18 @@ class PatchData(PictureData):
         self.seq_len = (height // patch) * (width // patch)
         self.n_classes = self.picture_set.n_classes
 
-    def reader(self, split: str) -> Reader:
-        """The patches of a split; training pictures are augmented if configured."""
+    def pictures(self, split: str) -> Pictures:
+        """The pictures of a split; those of training are augmented if configured."""
         augmentation = Augmentation(self.seed) if self.augment and split == self.train_split else None
-        pictures = replace(self.pictures(split), grey=self.grey, augmentation=augmentation)
-        return Patches(pictures, self.patch, self.mean, self.std)
+        return replace(super().pictures(split), grey=self.grey, augmentation=augmentation)
 
-
-@dataclass(frozen=True)
-class Sequences:
-    """Examples of one split: values row by row, the colours of a pixel next to each other.
-
-    Args:
-        pictures: of the split.
-        whole: the first value is predicted too, behind a value 0.
-    """
-
-    pictures: Pictures
-    whole: bool
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Inputs and targets ``(B, T)``, each target the value that follows."""
-        images = self.pictures(indices, epoch).images
-        values = torch.from_numpy(images.astype(np.int64)).flatten(1)
-        if self.whole:
-            values = torch.cat([torch.zeros_like(values[:, :1]), values], dim=1)
-        return Examples(values[:, :-1], values[:, 1:])
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Examples ``(T, patch * patch * C)`` with one target."""
+        images, labels = self.pictures(split)(indices, epoch)
+        numbers = torch.from_numpy(np.ascontiguousarray(images)).to(torch.float32).div(255)
+        if self.mean:
+            numbers = numbers.sub(torch.tensor(self.mean)).div(torch.tensor(self.std))
+        return Examples(cut(numbers, self.patch), torch.from_numpy(labels.astype(np.int64))[:, None])
 
 
 class PixelData(PictureData):
@@ -414,6 +372,10 @@ class PixelData(PictureData):
         self.seq_len = self.n_targets = self.n_values if whole else self.n_values - 1
         self.vocab_size = self.input_size = self.n_classes = LEVELS
 
-    def reader(self, split: str) -> Reader:
-        """The sequences of a split."""
-        return Sequences(self.pictures(split), self.whole)
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Inputs and targets ``(B, T)``, each target the value that follows."""
+        images = self.pictures(split)(indices, epoch).images
+        values = torch.from_numpy(images.astype(np.int64)).flatten(1)
+        if self.whole:
+            values = torch.cat([torch.zeros_like(values[:, :1]), values], dim=1)
+        return Examples(values[:, :-1], values[:, 1:])

@@ -1,7 +1,7 @@
 """Trees of operators over digits as examples of a classifier: the input is a tree, the target its value."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -28,7 +28,7 @@ class TruncatedTreeReader(RowReader):
         tokens, offsets, _ = self.source()
         return super().lengths - np.add.reduceat(tokens == CLOSE, offsets[:-1], dtype=np.int64)
 
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+    def __call__(self, indices: Int64s) -> Examples:
         """Ids ``(B, T)``, the last ones padding, with one target, the value of the tree."""
         tokens, offsets, values = self.source()
         rows = [row[row != CLOSE][: self.longest] for row in slices(tokens, offsets, indices)]
@@ -99,17 +99,18 @@ class ListOpsData(RowData):
 
     def setup(self, stage: str | None = None) -> None:
         """Opens the store, or generates the trees."""
-        for split in (self.train_split, self.val_split, self.test_split):
+        for split in self.splits:
             self.size(split)
 
     def rows(self, split: str) -> Callable[[], Columns]:
         """Opens the trees of a split."""
         return super().rows(split) if self.generated is None else partial(self.generated.split, split)
 
-    def reader(self, split: str) -> RowReader:
-        """The reader of a split, which makes its examples."""
+    @cached_property
+    def readers(self) -> dict[str, RowReader]:
+        """The reader of each split."""
         reader = RowReader if self.tokens == "lra" else TruncatedTreeReader
-        return reader(self.rows(split), self.seq_len, least=self.seq_len)
+        return {split: reader(self.rows(split), self.seq_len, least=self.seq_len) for split in self.splits}
 
     @property
     def manifest_sha256(self) -> str:

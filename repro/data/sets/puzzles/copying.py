@@ -1,42 +1,18 @@
 """Generated puzzles over symbols: copy a sequence. Next-token data, the same on any machine."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 
 from repro.batches import Examples
 from repro.data.core.draws import Int64s
-from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, lengths_between
+from repro.data.core.generated import GeneratedData, Purpose, below, lengths_between
 from repro.errors import UserError, at_least
 
 
-@dataclass(frozen=True)
-class Duplication(ExampleGenerator):
-    """Examples ``0 w 0 w`` of one split: symbols of ``w`` are uniform, from 1; only the second ``w`` is scored.
+class DuplicationData(GeneratedData):
+    """Examples ``0 w 0 w``: symbols of ``w`` are uniform, from 1; only the second ``w`` is scored.
 
-    Args:
-        length: tokens of an example, even.
-        symbols: to draw from, 0 not among them.
-
-    Source: Kitaev et al. 2020, section 5, "synthetic task".
-    """
-
-    length: int
-    symbols: int
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Ids ``(B, length)``, and what follows each of them."""
-        half = self.length // 2
-        tokens = np.zeros((len(indices), 2, half), np.int64)
-        tokens[:, :, 1:] = 1 + below(self.raw(half - 1, Purpose.WORD, indices, epoch), self.symbols)[:, None]
-        targets = np.full((len(indices), self.length), -1, np.int64)
-        targets[:, half:-1] = tokens[:, 1, 1:]
-        return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
-
-
-class DuplicationData(GeneratedData[Duplication]):
-    """:class:`Duplication`; chance is one in ``symbols``.
+    Chance is one in ``symbols``.
 
     Args:
         batch_size: examples of the global batch.
@@ -53,9 +29,12 @@ class DuplicationData(GeneratedData[Duplication]):
 
     Raises:
         UserError: an odd ``length`` or one below 4, or another number below 1.
+
+    Source: Kitaev et al. 2020, section 5, "synthetic task".
     """
 
     store_name = "duplication"
+    made_of = ("length", "symbols")
 
     def __init__(
         self,
@@ -74,53 +53,28 @@ class DuplicationData(GeneratedData[Duplication]):
             raise UserError(
                 f"length must be even and at least 4, not {length}: two zeros and a sequence twice"
             )
-        self.table = Duplication("train", length, symbols)
+        self.symbols = symbols
         self.vocab_size = self.input_size = self.n_classes = symbols + 1
-        self.seq_len = length
+        self.seq_len = self.length = length
         self.n_targets = length // 2 - 1
 
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, length)``, and what follows each of them."""
+        half = self.length // 2
+        tokens = np.zeros((len(indices), 2, half), np.int64)
+        drawn = self.raw(half - 1, Purpose.WORD, split, indices, epoch)
+        tokens[:, :, 1:] = 1 + below(drawn, self.symbols)[:, None]
+        targets = np.full((len(indices), self.length), -1, np.int64)
+        targets[:, half:-1] = tokens[:, 1, 1:]
+        return Examples(torch.from_numpy(tokens.reshape(-1, self.length)), torch.from_numpy(targets))
 
-@dataclass(frozen=True)
-class Copy(ExampleGenerator):
-    """Examples of one split: some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
+
+class CopyData(GeneratedData):
+    """Some symbols, a zero, the same symbols, then zeros; the zero and the copy are scored.
 
     How many symbols there are differs from example to example, uniformly. The zero is scored at the last symbol before
-    it, and no other target is in the first half: an output of 0 there is always right.
-
-    Args:
-        length: tokens of an example.
-        shortest: symbols, at least.
-        longest: symbols, at most.
-        symbols: to draw from, 0 not among them.
-
-    Source: Katharopoulos et al. 2020, section 4.1.1; generator of the authors' code.
-    """
-
-    length: int
-    shortest: int
-    longest: int
-    symbols: int
-
-    def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
-        """Number of symbols of each example before its copy, ``(B,)``."""
-        return lengths_between(self.shortest, self.longest, Purpose.COPY_LENGTH, self.split, indices, epoch)
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Ids ``(B, length)``, and what follows each of them."""
-        n = self.lengths(indices, epoch)[:, None]
-        words = 1 + below(self.raw(self.longest, Purpose.COPY, indices, epoch), self.symbols)
-        words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
-        place, zero = np.arange(self.length), self.longest
-        second = np.where((place > n) & (place <= 2 * n), place - n - 1, zero)
-        source = np.where(place < n, place, second)
-        tokens = np.take_along_axis(words, source, axis=1)
-        following = np.pad(tokens[:, 1:], ((0, 0), (0, 1)))
-        targets = np.where((place >= n - 1) & (place < 2 * n), following, -1)
-        return Examples(torch.from_numpy(tokens), torch.from_numpy(targets))
-
-
-class CopyData(GeneratedData[Copy]):
-    """:class:`Copy`; chance is about one in ``symbols``.
+    it, and no other target is in the first half: an output of 0 there is always right. Chance is about one in
+    ``symbols``.
 
     Args:
         batch_size: examples of the global batch.
@@ -139,9 +93,12 @@ class CopyData(GeneratedData[Copy]):
 
     Raises:
         UserError: lengths that do not fit, or a number below 1.
+
+    Source: Katharopoulos et al. 2020, section 4.1.1; generator of the authors' code.
     """
 
     store_name = "copy"
+    made_of = ("length", "shortest", "longest", "symbols")
 
     def __init__(
         self,
@@ -161,11 +118,28 @@ class CopyData(GeneratedData[Copy]):
         at_least(shortest, longest=longest)
         if length < 2 * longest + 1:
             raise UserError(f"length {length} has no room for twice {longest} symbols and a zero between")
-        self.table = Copy("train", length, shortest, longest, symbols)
+        self.shortest, self.longest, self.symbols = shortest, longest, symbols
         self.vocab_size = self.input_size = self.n_classes = symbols + 1
-        self.seq_len = length
+        self.seq_len = self.length = length
         self.n_targets = (shortest + longest) // 2 + 1
+
+    def lengths(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
+        """Number of symbols of each example before its copy, ``(B,)``."""
+        return lengths_between(self.shortest, self.longest, Purpose.COPY_LENGTH, split, indices, epoch)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """The number of targets of each example: its symbols plus one, ``(B,)``."""
-        return self.reader(split).lengths(indices, epoch) + 1
+        return self.lengths(split, indices, epoch) + 1
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Ids ``(B, length)``, and what follows each of them."""
+        n = self.lengths(split, indices, epoch)[:, None]
+        words = 1 + below(self.raw(self.longest, Purpose.COPY, split, indices, epoch), self.symbols)
+        words = np.pad(words, ((0, 0), (0, 1)))  # a zero to point at
+        place, zero = np.arange(self.length), self.longest
+        second = np.where((place > n) & (place <= 2 * n), place - n - 1, zero)
+        source = np.where(place < n, place, second)
+        tokens = np.take_along_axis(words, source, axis=1)
+        following = np.pad(tokens[:, 1:], ((0, 0), (0, 1)))
+        targets = np.where((place >= n - 1) & (place < 2 * n), following, -1)
+        return Examples(torch.from_numpy(tokens), torch.from_numpy(targets))

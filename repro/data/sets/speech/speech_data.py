@@ -12,7 +12,7 @@ import numpy as np
 from repro.batches import Examples
 from repro.data.core.draws import Int64s, Raw
 from repro.data.core.examples import ExampleData
-from repro.data.core.generated import ExampleGenerator, GeneratedData, Purpose, below, lengths_between, raw
+from repro.data.core.generated import GeneratedData, Purpose, below, lengths_between, raw
 from repro.data.core.segments import Array, padded
 from repro.data.sets.speech.wsj import BLANK, CHANNELS, PARTS
 from repro.data.store import Store
@@ -59,7 +59,7 @@ class SpeechReader:
         """Indices of the utterances of the split that are used."""
         return np.flatnonzero(self.usable).astype(np.int64)
 
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
+    def __call__(self, indices: Int64s) -> Examples:
         """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
         utterances = self.kept[indices]
         frames, phonemes = (self.store.rows(self.split, part, utterances) for part in PARTS)
@@ -148,15 +148,20 @@ class SpeechData(StoreDataModule, ExampleData):
 
     def size(self, split: str) -> int:
         """Utterances of a split that can be used."""
-        return len(self.reader(split).kept)
+        return len(self.readers[split].kept)
 
-    def reader(self, split: str) -> SpeechReader:
-        """The reader of a split, which makes its examples."""
-        return SpeechReader(self.store, split, self.seq_len)
+    @cached_property
+    def readers(self) -> dict[str, SpeechReader]:
+        """The reader of each split."""
+        return {split: SpeechReader(self.store, split, self.seq_len) for split in self.splits}
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
+        return self.readers[split](indices)
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Phonemes of each utterance, ``(B,)``."""
-        reader = self.reader(split)
+        reader = self.readers[split]
         return reader.phonemes[reader.kept[indices]].astype(np.int64)
 
     @property
@@ -166,7 +171,7 @@ class SpeechData(StoreDataModule, ExampleData):
 
     def too_long(self, split: str) -> dict[str, int]:
         """How many utterances of a split cannot be used, also those too short for CTC."""
-        return {"left_out": len(self.reader(split).frames) - self.size(split)}
+        return {"left_out": len(self.readers[split].frames) - self.size(split)}
 
 
 class Utterance(NamedTuple):
@@ -183,62 +188,6 @@ class Utterance(NamedTuple):
     durations: Int64s
 
 
-@dataclass(frozen=True)
-class Utterances(ExampleGenerator):
-    """Utterances of one split: each phoneme is a fixed random vector that lasts some frames, under noise.
-
-    An utterance is a random sequence of phonemes, uniform. Before each is a pause of 0 to 2 frames, of 2 where the
-    phoneme is that of before: else nobody could tell two from one that lasts long. Silence is the zero vector. The
-    vectors are about normal, variance 1 a channel, and the same for every split; the noise, too, is about normal.
-
-    Args:
-        phonemes: to draw from.
-        shortest: phonemes of an utterance, at least.
-        longest: phonemes of an utterance, at most.
-        noise: its standard deviation.
-    """
-
-    phonemes: int
-    shortest: int
-    longest: int
-    noise: float
-
-    def lengths(self, indices: Int64s, epoch: int | None) -> Int64s:
-        """Phonemes of each utterance, ``(B,)``."""
-        return lengths_between(self.shortest, self.longest, Purpose.SPEECH_LENGTH, self.split, indices, epoch)
-
-    def __call__(self, indices: Int64s, epoch: int | None) -> Examples:
-        """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
-        counts = self.lengths(indices, epoch)
-        utterances = [self._utterance(int(i), int(n), epoch) for i, n in zip(indices, counts, strict=True)]
-        inputs, lengths = padded([frames for frames, _ in utterances], 0, np.float32, (CHANNELS,), least=1)
-        targets, _ = padded([phonemes for _, phonemes in utterances], -1, least=1)
-        return Examples(inputs, targets, lengths=lengths)
-
-    def utterance(self, index: int, count: int, epoch: int | None) -> Utterance:
-        """The parts of an utterance of ``count`` phonemes."""
-        drawn = raw(3 * count, Purpose.SPEECH, self.split, epoch, index).reshape(3, count)
-        phonemes = 1 + below(drawn[0], self.phonemes)
-        pauses = below(drawn[1], LONGEST_PAUSE + 1)
-        pauses[1:][phonemes[1:] == phonemes[:-1]] = LONGEST_PAUSE
-        durations = SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1)
-        return Utterance(phonemes, pauses, durations)
-
-    def _utterance(self, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
-        drawn = self.utterance(index, count, epoch)
-        runs = np.stack([drawn.pauses, drawn.durations], axis=1).ravel()
-        ids = np.repeat(np.stack([np.zeros_like(drawn.phonemes), drawn.phonemes], axis=1).ravel(), runs)
-        numbers = 3 * count + len(ids) * CHANNELS  # the first ones are those of the parts
-        noise = bell(raw(numbers, Purpose.SPEECH, self.split, epoch, index)[3 * count :])
-        frames = self.templates()[ids] + noise.reshape(-1, CHANNELS) * np.float32(self.noise)
-        return frames, drawn.phonemes
-
-    def templates(self) -> Floats:
-        """The vectors of silence and of each phoneme, ``(phonemes + 1, 40)``."""
-        vectors = bell(raw(self.phonemes * CHANNELS, Purpose.TEMPLATE, "train", None)).reshape(-1, CHANNELS)
-        return np.concatenate([np.zeros((1, CHANNELS), np.float32), vectors])
-
-
 def bell(numbers: Raw) -> Floats:
     """Random numbers of mean 0 and variance 1, about normal, of the shape ``(count,)``.
 
@@ -249,8 +198,13 @@ def bell(numbers: Raw) -> Floats:
     return centred * np.float32((4 * (65536**2 - 1) / 12) ** -0.5)
 
 
-class AlignmentData(GeneratedData[Utterances]):
-    """:class:`Utterances`, for networks that learn to transcribe without an alignment of frames.
+class AlignmentData(GeneratedData):
+    """Generated utterances, for networks that learn to transcribe without an alignment of frames.
+
+    Each phoneme is a fixed random vector that lasts some frames, under noise. An utterance is a random sequence of
+    phonemes, uniform. Before each is a pause of 0 to 2 frames, of 2 where the phoneme is that of before: else nobody
+    could tell two from one that lasts long. Silence is the zero vector. The vectors are about normal, variance 1 a
+    channel, and the same for every split; the noise, too, is about normal.
 
     Args:
         batch_size: utterances of the global batch.
@@ -273,6 +227,7 @@ class AlignmentData(GeneratedData[Utterances]):
     """
 
     store_name = "alignment"
+    made_of = ("phonemes", "shortest", "longest", "noise")
     input_size = CHANNELS
 
     def __init__(
@@ -292,7 +247,8 @@ class AlignmentData(GeneratedData[Utterances]):
         at_least(1, phonemes=phonemes, shortest=shortest)
         at_least(shortest, longest=longest)
         at_least(0, noise=noise)
-        self.table = Utterances("train", phonemes, shortest, longest, noise)
+        self.phonemes, self.noise = phonemes, noise
+        self.shortest, self.longest = shortest, longest
         self.symbols = [BLANK, *(f"p{i}" for i in range(1, phonemes + 1))]
         self.n_classes = len(self.symbols)
         self.seq_len = longest * (LONGEST_SOUND + LONGEST_PAUSE)
@@ -300,4 +256,37 @@ class AlignmentData(GeneratedData[Utterances]):
 
     def targets_of(self, split: str, indices: Int64s, epoch: int | None) -> Int64s:
         """Phonemes of each utterance, ``(B,)``."""
-        return self.reader(split).lengths(indices, epoch)
+        return lengths_between(self.shortest, self.longest, Purpose.SPEECH_LENGTH, split, indices, epoch)
+
+    def examples(self, split: str, indices: Int64s, epoch: int | None) -> Examples:
+        """Frames ``(B, T, 40)``, T the longest of these; phonemes ``(B, N)`` from 1, behind the last -1."""
+        counts = self.targets_of(split, indices, epoch)
+        utterances = [
+            self._utterance(split, int(i), int(n), epoch) for i, n in zip(indices, counts, strict=True)
+        ]
+        inputs, lengths = padded([frames for frames, _ in utterances], 0, np.float32, (CHANNELS,), least=1)
+        targets, _ = padded([phonemes for _, phonemes in utterances], -1, least=1)
+        return Examples(inputs, targets, lengths=lengths)
+
+    def utterance(self, split: str, index: int, count: int, epoch: int | None) -> Utterance:
+        """The parts of an utterance of ``count`` phonemes."""
+        drawn = raw(3 * count, Purpose.SPEECH, split, epoch, index).reshape(3, count)
+        phonemes = 1 + below(drawn[0], self.phonemes)
+        pauses = below(drawn[1], LONGEST_PAUSE + 1)
+        pauses[1:][phonemes[1:] == phonemes[:-1]] = LONGEST_PAUSE
+        durations = SHORTEST_SOUND + below(drawn[2], LONGEST_SOUND - SHORTEST_SOUND + 1)
+        return Utterance(phonemes, pauses, durations)
+
+    def _utterance(self, split: str, index: int, count: int, epoch: int | None) -> tuple[Floats, Int64s]:
+        drawn = self.utterance(split, index, count, epoch)
+        runs = np.stack([drawn.pauses, drawn.durations], axis=1).ravel()
+        ids = np.repeat(np.stack([np.zeros_like(drawn.phonemes), drawn.phonemes], axis=1).ravel(), runs)
+        numbers = 3 * count + len(ids) * CHANNELS  # the first ones are those of the parts
+        noise = bell(raw(numbers, Purpose.SPEECH, split, epoch, index)[3 * count :])
+        frames = self.templates()[ids] + noise.reshape(-1, CHANNELS) * np.float32(self.noise)
+        return frames, drawn.phonemes
+
+    def templates(self) -> Floats:
+        """The vectors of silence and of each phoneme, ``(phonemes + 1, 40)``."""
+        vectors = bell(raw(self.phonemes * CHANNELS, Purpose.TEMPLATE, "train", None)).reshape(-1, CHANNELS)
+        return np.concatenate([np.zeros((1, CHANNELS), np.float32), vectors])
