@@ -15,7 +15,8 @@ from benchmarks.harness import Workload, size
 from benchmarks.workloads import translators
 from benchmarks.workloads.translators import BOS, EOS, VOCAB, Words
 from repro.models import EncoderDecoder
-from repro.models.generate import beam_search, greedy
+from repro.models.sampling import greedy
+from repro.models.search import beam_search
 from repro.nn import MixerOutput, State
 
 BATCH, SOURCE, STEPS, ALPHA = size(8), size(32), size(32, 2), 0.6

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from benchmarks.harness import Workload, official, size
 from repro.experiment.compiling import compile_decoding
 from repro.models import DecoderLM
-from repro.models.generate import greedy
+from repro.models.sampling import greedy
 from repro.nn import Blocks, EluPlusOne, FeedForward, LinearAttention, Vocabulary
 from repro.nn.attention.linear.attention import linear_attention
 from repro.nn.positions.positions import sinusoids

@@ -21,7 +21,8 @@ from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.models import EncoderDecoder
-from repro.models.generate import continue_prompt, sample
+from repro.models.generate import continue_prompt
+from repro.models.sampling import sample
 from repro.nn.layers.folding import fold
 from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.positions.positions import longest_window, restart_each
@@ -271,7 +272,7 @@ LONGEST = 1_000_000  # tokens that are sampled at once
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of the sampling of tokens; see :func:`repro.models.generate.sample`.
+    """Settings of the sampling of tokens; see :func:`repro.models.sampling.sample`.
 
     Raises:
         UserError: a value out of range.

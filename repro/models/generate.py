@@ -12,26 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decodable import Decodable, Decoded, Search, evaluating
-from repro.models.sampling import greedy, sample
+from repro.models.sampling import greedy
 from repro.models.search import LengthForm, beam_search, check_search
 from repro.nn.mixer import MixerOutput, State
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings
-
-__all__ = [
-    "Decodable",
-    "Decoded",
-    "Hypotheses",
-    "LanguageModelProtocol",
-    "LengthForm",
-    "Search",
-    "Translator",
-    "beam_search",
-    "continue_prompt",
-    "greedy",
-    "sample",
-    "translate",
-]
 
 
 class Translator(Decodable, Protocol):

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
-from repro.models.generate import Hypotheses, LengthForm, Translator, translate
-from repro.models.search import check_search
+from repro.models.generate import Hypotheses, Translator, translate
+from repro.models.search import LengthForm, check_search
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored

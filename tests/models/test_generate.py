@@ -7,16 +7,10 @@ import torch
 from torch import Tensor
 
 from repro.models import DecoderLM
-from repro.models.generate import (
-    Hypotheses,
-    LengthForm,
-    Search,
-    beam_search,
-    continue_prompt,
-    greedy,
-    sample,
-    translate,
-)
+from repro.models.decodable import Search
+from repro.models.generate import Hypotheses, continue_prompt, translate
+from repro.models.sampling import greedy, sample
+from repro.models.search import LengthForm, beam_search
 from repro.nn import Added, Blocks, FeedForward, FullAttention, LearnedPositions, State, Vocabulary
 from repro.nn.settings import AS_BUILT, CallSettings
 from tests.models.tiny import PENALTIES, beams_by_hand, greedy_by_hand, language_model, translator

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from repro.models import Body, DecoderLM, EncoderDecoder
-from repro.models.generate import beam_search, continue_prompt
+from repro.models.generate import continue_prompt
+from repro.models.search import beam_search
 from repro.nn import (
     Blocks,
     CrossAttention,
