@@ -20,11 +20,11 @@ BUDGETS = {
     "experiment": 2633,
     "launch": 2171,
     "mirror": 390,
-    "models": 1134,
+    "models": 1118,
     "nn": 4487,
     "report": 2002,
     "repro": 1499,
-    "tasks": 3098,
+    "tasks": 3054,
     "training": 877,
     "verify": 170,
 }

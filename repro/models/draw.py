@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decodable import Decodable, evaluating
-from repro.models.generate import LanguageModelProtocol
+from repro.models.decoder_lm import DecoderLM
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
 
@@ -18,7 +18,7 @@ PLACES = 8  # of a picture at which drawing is timed where not all of it is
 
 
 def draw(
-    net: LanguageModelProtocol,
+    net: DecoderLM,
     known: Tensor,
     n: int,
     generator: torch.Generator | None = None,
@@ -60,7 +60,7 @@ def draw(
 class _Anew:
     """A model whose state is the values so far."""
 
-    def __init__(self, net: LanguageModelProtocol) -> None:
+    def __init__(self, net: DecoderLM) -> None:
         self.net = net
         self.vocabulary = net.vocabulary
 
@@ -77,7 +77,7 @@ def _read(ids: Tensor) -> State:
     return {"stream": {"ids": ids}, "memory": {}}
 
 
-def _reader(net: LanguageModelProtocol, ids: Tensor, capacity: int, cached: bool) -> tuple[Decodable, State]:
+def _reader(net: DecoderLM, ids: Tensor, capacity: int, cached: bool) -> tuple[Decodable, State]:
     """Returns a model that has read values ``(B, T)``, and its state."""
     if not cached:
         return _Anew(net), _read(ids)
@@ -124,7 +124,7 @@ class Drawing:
 
 
 def timed_drawing(
-    net: LanguageModelProtocol,
+    net: DecoderLM,
     images: int,
     n_values: int,
     cached: bool,
@@ -174,9 +174,7 @@ def _runs(total: int, values: int | None) -> list[tuple[int, int]]:
     return [(sum(lengths[:i]) + int((i + 0.5) * gap), length) for i, length in enumerate(lengths)]
 
 
-def _seconds(
-    net: LanguageModelProtocol, ids: Tensor, run: tuple[int, int], cached: bool, clock: Clock
-) -> float:
+def _seconds(net: DecoderLM, ids: Tensor, run: tuple[int, int], cached: bool, clock: Clock) -> float:
     """Seconds for a run of :func:`_runs` in pictures ``(B, n)``."""
     start, length = run
     model, state = _reader(net, ids[:, :start], ids.shape[1] - 1, cached)

@@ -6,12 +6,14 @@ neither kind of model; see :mod:`repro.models.decodable`.
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from repro.models.decodable import Decodable, Decoded, Search, evaluating
+from repro.models.decodable import Decoded, Search, evaluating
+from repro.models.decoder_lm import DecoderLM
+from repro.models.encoder_decoder import EncoderDecoder
 from repro.models.sampling import greedy
 from repro.models.search import LengthForm, beam_search, check_search
 from repro.nn.mixer import MixerOutput, State
@@ -19,42 +21,10 @@ from repro.nn.positions.positions import longest_window
 from repro.nn.settings import AS_BUILT, CallSettings
 
 
-class Translator(Decodable, Protocol):
-    """A model that starts from a source, such as :class:`repro.models.EncoderDecoder`."""
-
-    def start(
-        self, source: Tensor, lengths: Tensor | None, beams: int = 1, capacity: int | None = None
-    ) -> State:
-        """Encodes sources ``(B, S)`` and makes an empty stream of ``B · beams`` hypotheses."""
-        ...
-
-
-class LanguageModelProtocol(Decodable, Protocol):
-    """A model that starts from nothing, such as :class:`repro.models.DecoderLM`."""
-
-    def __call__(self, ids: Tensor) -> MixerOutput:
-        """Hidden states ``(B, T, D)`` of whole sequences ``(B, T)``."""
-        ...
-
-    def init_state(self, batch: int, capacity: int | None = None, settings: CallSettings = AS_BUILT) -> State:
-        """An empty state for ``batch`` rows."""
-        ...
-
-    def decode(
-        self, ids: Tensor, state: State, lengths: Tensor | None = None, settings: CallSettings = AS_BUILT
-    ) -> MixerOutput:
-        """Hidden states ``(R, T, D)`` of the next ids ``(R, T)``, of which ``lengths (R,)`` are valid."""
-        ...
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Every parameter of the model."""
-        ...
-
-
 class _Bound:
     """A language model that decodes under given settings: what a search drives."""
 
-    def __init__(self, model: LanguageModelProtocol, settings: CallSettings) -> None:
+    def __init__(self, model: DecoderLM, settings: CallSettings) -> None:
         self.model = model
         self.settings = settings
         self.vocabulary = model.vocabulary
@@ -80,7 +50,7 @@ class Hypotheses(NamedTuple):
 
 
 def translate(
-    model: Translator,
+    model: EncoderDecoder,
     source: Tensor,
     lengths: Tensor | None,
     bos: int,
@@ -124,7 +94,7 @@ def translate(
     sizes = [source.shape[1]] * source.shape[0] if lengths is None else lengths.tolist()
     if min(sizes) < 1:
         raise ValueError(f"source {sizes.index(min(sizes))} has length {min(sizes)}; leave empty sources out")
-    window = longest_window(cast(nn.Module, model))
+    window = longest_window(model)
     if window is not None and max(sizes) > window:
         raise ValueError(f"a source has {max(sizes)} tokens, the network learns {window} positions only")
     limits = [min(max(int(size * max_ratio + max_extra), 1), window or sys.maxsize) for size in sizes]
@@ -136,7 +106,7 @@ def translate(
 
 
 def continue_prompt(
-    model: LanguageModelProtocol,
+    model: DecoderLM,
     prompts: Sequence[Sequence[int]],
     max_new: int,
     eos: int | None = None,
@@ -170,7 +140,7 @@ def continue_prompt(
     if min(sizes) < 1:
         raise ValueError(f"prompt {sizes.index(0)} is empty; give at least one token")
     longest, device = max(sizes), next(model.parameters()).device
-    window = longest_window(cast(nn.Module, model))
+    window = longest_window(model)
     read = longest + max_new - 1  # the last new token is not
     if window is not None and read > window:
         raise ValueError(

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, FirstExamples, RandomBatches
+from repro.models.classifier import Classifier
 from repro.nn.positions.positions import idle_parameters
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
@@ -16,7 +17,6 @@ from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood, Mean
-from repro.tasks.networks import ClassifyingNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 SAMPLED = "sampled"
@@ -30,7 +30,7 @@ class ClassData(Data, Protocol):
     n_classes: int
 
 
-class Classification(ExampleTask[ClassifyingNetwork]):
+class Classification(ExampleTask[Classifier]):
     """Trains a classifier by cross-entropy, and scores it on whole splits.
 
     Args:

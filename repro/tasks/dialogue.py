@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_places
 from repro.errors import UserError
+from repro.models.decoder_lm import DecoderLM
 from repro.nn.settings import CallSettings, has_memory
 from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask, drawing_from
@@ -16,7 +17,6 @@ from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.metrics.texts import Meteor, Rouge, UnigramF1, require_wordnet
-from repro.tasks.networks import TokenNetwork
 from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -46,7 +46,7 @@ class DialogueDataProtocol(Data, Protocol):
         ...
 
 
-class DialogueModel(ExampleTask[TokenNetwork]):
+class DialogueModel(ExampleTask[DecoderLM]):
     """Trains and scores a language model of conversations, each read in blocks with a memory; see :func:`read_blocks`.
 
     Each token is embedded with its type, the last mark before it. The losses of all blocks of a conversation make one

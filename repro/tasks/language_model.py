@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, StreamBatch, scored_places
 from repro.errors import UserError
+from repro.models.decoder_lm import DecoderLM
 from repro.nn import FullAttention, LocalAttention, LSHAttention, ResidualStack
 from repro.nn.mixer import State, detach, reset_rows, tree_map
 from repro.nn.positions.positions import counts_on, longest_window
@@ -16,7 +17,6 @@ from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.language.protocols import MEMORY_SETTINGS, Protocol
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood
-from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult, join_rows
 
 Unit = Literal["word", "subword", "character", "byte", "symbol"]
@@ -34,7 +34,7 @@ class StreamsData(Data, Interface):
         ...
 
 
-class LanguageModel(EvaluatedTask[TokenNetwork]):
+class LanguageModel(EvaluatedTask[DecoderLM]):
     """Trains and scores a model of the next token over streams or blocks of text.
 
     A network whose mixers have a memory is trained on streams: what it keeps of a batch goes to the next one, without

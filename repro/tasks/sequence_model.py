@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_places
 from repro.errors import UserError
+from repro.models.decoder_lm import DecoderLM
 from repro.nn.attention.continuous import ContinuousMemory
 from repro.nn.attention.hashed.hashing import Hashing
 from repro.nn.mixer import MixerOutput
@@ -18,7 +19,6 @@ from repro.tasks.evaluated import Metrics, Scored
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import Accuracy
 from repro.tasks.metrics.means import Likelihood
-from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 
@@ -32,7 +32,7 @@ class SequenceData(Data, Protocol):
         ...
 
 
-class SequenceModel(ExampleTask[TokenNetwork]):
+class SequenceModel(ExampleTask[DecoderLM]):
     """Trains and scores a model of the next token of separate sequences.
 
     Only the targets that count are scored, and only for them the vocabulary is asked.

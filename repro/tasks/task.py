@@ -41,10 +41,10 @@ class StepResult(TypedDict):
 
 
 class Task(LightningModule, Generic[Net]):
-    """Base of all tasks; a subclass names the interface of its network (:mod:`repro.tasks.networks`).
+    """Base of all tasks; a subclass names the class of its network.
 
     Args:
-        net: the network.
+        net: the network, of this class or another one with the methods that the task calls.
         optimizer: maker of the optimiser from parameters.
         schedule: maker of the learning-rate schedule from the optimiser; stepped once for each update.
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples
+from repro.models.transcriber import Transcriber
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
 from repro.tasks.curves import curves_of
@@ -13,7 +14,6 @@ from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import SymbolErrorRate
 from repro.tasks.metrics.means import Likelihood
-from repro.tasks.networks import TranscribingNetwork
 from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -32,7 +32,7 @@ class TranscriptData(Data, Protocol):
         ...
 
 
-class Transcription(ExampleTask[TranscribingNetwork]):
+class Transcription(ExampleTask[Transcriber]):
     """Trains a transcriber by connectionist temporal classification, and counts its errors.
 
     The phoneme error rate is the number of insertions, deletions and substitutions that turn the likeliest class of

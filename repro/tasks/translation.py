@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
-from repro.models.generate import Hypotheses, Translator, translate
+from repro.models.encoder_decoder import EncoderDecoder
+from repro.models.generate import Hypotheses, translate
 from repro.models.search import LengthForm, check_search
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
@@ -15,7 +16,6 @@ from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.bleu import WAYS
 from repro.tasks.metrics.divergence import diverged, failed
 from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
-from repro.tasks.networks import PairNetwork
 from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
@@ -75,7 +75,7 @@ class PairData(Data, Protocol):
         ...
 
 
-class Translation(EvaluatedTask[PairNetwork]):
+class Translation(EvaluatedTask[EncoderDecoder]):
     """Trains and scores an encoder-decoder on sentence pairs.
 
     Args:
@@ -271,7 +271,7 @@ class Translation(EvaluatedTask[PairNetwork]):
 
 
 def decode_batch(
-    net: Translator, source: Tensor, lengths: Tensor, tokenizer: Tokenizer, search: Search
+    net: EncoderDecoder, source: Tensor, lengths: Tensor, tokenizer: Tokenizer, search: Search
 ) -> Hypotheses:
     """The ``n_best`` best hypotheses of each source ``(B, S)``, without the end symbol."""
     return translate(

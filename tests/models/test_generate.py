@@ -1,10 +1,11 @@
 """From sources and prompts to token ids."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from repro.models import DecoderLM
 from repro.models.decodable import Search
@@ -206,3 +207,23 @@ def _favouring(token: int) -> torch.nn.Module:
     model.vocabulary.head.proj.weight.data.zero_()
     model.vocabulary.head.proj.weight.data[token] = 0.2
     return model
+
+
+def test_models_of_other_classes_with_the_same_methods_are_decoded() -> None:
+    class Own(nn.Module):
+        """Passes on everything but its class."""
+
+        def __init__(self, model: nn.Module) -> None:
+            super().__init__()
+            self.inner = model
+
+        def __getattr__(self, name: str) -> Any:
+            return super().__getattr__(name) if name == "inner" else getattr(self.inner, name)
+
+    source, lengths = batch()
+    model = translator(SIZE)
+    assert translate(Own(model), source, lengths, BOS, EOS, PAD) == translate(
+        model, source, lengths, BOS, EOS, PAD
+    )
+    speaker = language_model(SIZE)
+    assert continue_prompt(Own(speaker), PROMPTS, 6, EOS) == continue_prompt(speaker, PROMPTS, 6, EOS)

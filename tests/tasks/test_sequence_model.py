@@ -17,6 +17,7 @@ from repro.nn import (
     Hashing,
     LearnedPositions,
     LSHAttention,
+    MixerOutput,
     PreNorm,
     ReversibleStack,
     Vocabulary,
@@ -284,3 +285,19 @@ def test_training_goes_on_as_if_nothing_was_scored() -> None:
 def test_hashings_for_a_network_without_hashing_are_refused() -> None:
     with pytest.raises(ValueError, match=r"exact, lsh8, lsh1"):
         task(network(), hashings=HASHINGS)
+
+
+def test_a_network_of_another_class_with_the_same_methods_works() -> None:
+    class Own(nn.Module):
+        def __init__(self, net: DecoderLM) -> None:
+            super().__init__()
+            self.inner = net
+            self.vocabulary = net.vocabulary
+
+        def forward(self, *inputs: Any, **settings: Any) -> MixerOutput:
+            return self.inner(*inputs, **settings)
+
+    results = [
+        {name: m.value for name, m in evaluated(task(net)).items()} for net in (network(), Own(network()))
+    ]
+    assert results[0] == results[1]

@@ -7,17 +7,17 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from repro.models.decoder_lm import DecoderLM
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings
 from repro.record import Measurement
 from repro.tasks.costs.measuring import Measuring, measurement, slope
-from repro.tasks.networks import TokenNetwork
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 Step = Callable[[int], Tensor]  # from a token's place to log-probabilities ``(1, V)``
 
 
-class Slowdown(Measuring[TokenNetwork]):
+class Slowdown(Measuring[DecoderLM]):
     """Measures two language models that read a text one token at a time; trains next to nothing.
 
     With a memory a token is a pass over itself, and attends to ``length`` tokens, itself included. Without one it is a
@@ -53,7 +53,7 @@ class Slowdown(Measuring[TokenNetwork]):
         repeats: int = 5,
     ) -> None:
         super().__init__(net, optimizer, schedule)
-        self.against = cast(TokenNetwork, against)
+        self.against = cast(DecoderLM, against)
         if len(set(lengths)) < 2 or min(*lengths, tokens, windows, repeats) < 1:
             raise ValueError(
                 f"lengths {lengths}, tokens {tokens}, windows {windows}, repeats {repeats}: give two different "

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from repro.models.decoder_lm import DecoderLM
 from repro.nn.mixer import State, detach
 from repro.nn.settings import AS_BUILT, CallSettings
-from repro.tasks.networks import TokenNetwork
 
 
 def token_types(ids: Tensor, first: int) -> Tensor:
@@ -88,7 +88,7 @@ class ReadBlocks(NamedTuple):
 
 
 def read_blocks(
-    net: TokenNetwork,
+    net: DecoderLM,
     ids: Tensor,
     cut: BlockPositions,
     remembers: bool,
@@ -128,7 +128,7 @@ def read_blocks(
 
 @torch.no_grad()
 def empty_memory(
-    net: TokenNetwork, ids: Tensor, cut: BlockPositions, pad: int, settings: CallSettings = AS_BUILT
+    net: DecoderLM, ids: Tensor, cut: BlockPositions, pad: int, settings: CallSettings = AS_BUILT
 ) -> State:
     """A memory that has read as much padding as the first block of each row lacks; see :func:`read_blocks`."""
     missing = -cut.sizes.sum(1) % cut.window

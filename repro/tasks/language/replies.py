@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from repro.models.decodable import evaluating
+from repro.models.decoder_lm import DecoderLM
 from repro.models.sampling import sample
 from repro.nn.mixer import MixerOutput, State
 from repro.tasks.language.reading import BlockPositions, empty_memory, read_blocks, token_types
-from repro.tasks.networks import TokenNetwork
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class _Speaker:
     log-probabilities already, with all ends of a reply in one symbol that is impossible at the first token.
     """
 
-    def __init__(self, net: TokenNetwork, ids: Ids) -> None:
+    def __init__(self, net: DecoderLM, ids: Ids) -> None:
         self.net, self.ids = net, ids
         self.vocabulary = self
 
@@ -117,7 +117,7 @@ class _Speaker:
 
 
 def replies(
-    net: TokenNetwork,
+    net: DecoderLM,
     rows: list[list[int]],
     ids: Ids,
     window: int,
