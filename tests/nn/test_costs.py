@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from repro.nn import Hashing, Layout, LinearAttention, LSHAttention
 from repro.nn.attention.full import spelled_out
 from repro.nn.attention.hashed.hashing import factors
-from repro.tasks.costs.flops import FlopCounter
+from repro.tasks.costs.operations import OperationCounter, flops_in
 
 ROWS, HEADS, E, CHUNK = 2, 2, 8, 16
 D_MODEL = HEADS * E
@@ -19,10 +19,11 @@ LENGTHS = [512, 1024, 4096]
 
 def counted(work: Callable[[], Any]) -> int:
     """Multiply-adds of all matrix products; a flop is half of one."""
-    with FlopCounter() as counter:
+    with OperationCounter() as counter:
         work()
-    assert counter.total % 2 == 0
-    return counter.total // 2
+    flops = flops_in(counter.operations)
+    assert flops % 2 == 0
+    return flops // 2
 
 
 def both_ways(mixer: nn.Module, steps: int) -> tuple[int, int]:

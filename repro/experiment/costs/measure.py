@@ -20,13 +20,12 @@ from repro.experiment.compiling import compile_training, require_compilable
 from repro.experiment.costs.batches import BatchSize, batches
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.measured import FILE, Row, read_rows, shape_of
-from repro.experiment.costs.roofline import GIB, Arithmetic, Gpu
+from repro.experiment.costs.roofline import CARDS, GIB, Arithmetic, Gpu, gpu_of, peak
 from repro.experiment.costs.step import attach, fill_memories
 from repro.files import write_atomic
 from repro.nn.vocabularies.clusters import typical_ids
 from repro.paths import results_dir
 from repro.recipe import Recipe
-from repro.tasks.costs.flops import peak_flops
 
 COMPARED = 3  # updates without dropout, whose losses are compared
 TIMED, LONGEST_S = 20, 15.0  # updates; seconds of the timed ones, of which there are 3 at least
@@ -44,10 +43,6 @@ class Variant(NamedTuple):
     arithmetic: Arithmetic
     rounded: bool
     compiled: bool
-
-    @property
-    def precision(self) -> str:
-        return "bf16-mixed" if self.arithmetic is Arithmetic.HALF else "32-true"
 
     @property
     def name(self) -> str:
@@ -137,7 +132,8 @@ def measured(cost: Cost, variant: Variant, device: torch.device) -> Row:
             update = updates(cost.recipe, phase.size, parts, variant, device)
             row["seconds"].append(seconds_of(update))
         flops = cost.step.flops / row["seconds"][-1]
-        most = peak_flops(device_name(device), variant.precision, variant.rounded)
+        card = gpu_of(device_name(device), CARDS)
+        most = peak(card, variant.arithmetic) if card else None
         return row | {"mfu": flops / most if most else None, **gpu_facts(update, device)}
     except torch.OutOfMemoryError:
         return {"error": "out of memory"}
@@ -157,7 +153,7 @@ def micro_batches(cost: Cost, device: torch.device) -> int | None:
     if device.type != "cuda":
         return 1
     facts_of_gpu = torch.cuda.get_device_properties(device)
-    return cost.parts(Gpu(facts_of_gpu.name, facts_of_gpu.total_memory / GIB, 0.0))
+    return cost.parts(Gpu(facts_of_gpu.name, (0.0, None, None), facts_of_gpu.total_memory / GIB))
 
 
 def updates(

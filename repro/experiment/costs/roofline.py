@@ -1,16 +1,15 @@
 """GPUs, and the time of an update on one by a roofline: an operation takes as long as its products or its bytes need.
 
 A model, not a measurement. The shares of a data sheet's peak are those that one H100 reached in each kind of operation.
-The peaks are in :mod:`repro.tasks.costs.flops`.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from repro.errors import UserError, nearest
 from repro.recipe import Recipe
-from repro.tasks.costs.flops import peak_flops
 from repro.tasks.costs.operations import Operation
 
 GIB = 1 << 30
@@ -21,14 +20,17 @@ class Gpu(NamedTuple):
     """A GPU.
 
     Attributes:
-        name: as in the table of peaks.
-        memory: GiB.
-        bandwidth: bytes a second between memory and processors.
+        name: as in a recipe's ``hardware`` and in the name that CUDA reports.
+        teraflops: TFLOP/s without sparsity of products in each of :class:`Arithmetic`; None where there is no such
+            unit.
+        memory: GiB; 0 where only the peak is known.
+        bandwidth: bytes a second between memory and processors; 0 where only the peak is known.
     """
 
     name: str
-    memory: float
-    bandwidth: float
+    teraflops: tuple[float, float | None, float | None]
+    memory: float = 0.0
+    bandwidth: float = 0.0
 
     @property
     def usable(self) -> float:
@@ -36,16 +38,25 @@ class Gpu(NamedTuple):
         return USABLE * self.memory * GIB
 
 
-# Source: NVIDIA's data sheets.
-GPUS = (
-    Gpu("H200", 141, 4.8e12),
-    Gpu("H100", 80, 3.35e12),  # SXM
-    Gpu("A100", 80, 2.04e12),  # SXM, 80 GB
-    Gpu("V100", 32, 0.9e12),  # SXM2, 32 GB
-    Gpu("P100", 16, 0.732e12),  # SXM2
-    Gpu("P40", 24, 0.346e12),  # PCIe
-    Gpu("1080 Ti", 11, 0.484e12),  # PCIe
+# Source: NVIDIA's data sheets. Of two names that a device's name has, the first one counts.
+CARDS = (
+    Gpu("H200", (67.0, 494.7, 989.4), 141, 4.8e12),
+    Gpu("GH200", (67.0, 494.7, 989.4)),
+    Gpu("H100 PCIe", (51.2, 378.0, 756.0)),
+    Gpu("H100 NVL", (60.0, 417.5, 835.0)),
+    Gpu("H100", (66.9, 494.7, 989.4), 80, 3.35e12),  # SXM
+    Gpu("A100", (19.5, 156.0, 312.0), 80, 2.04e12),  # SXM, 80 GB
+    Gpu("V100", (15.7, None, 125.0), 32, 0.9e12),  # SXM2, 32 GB
+    Gpu("P100", (10.6, None, 21.2), 16, 0.732e12),  # SXM2
+    Gpu("P40", (12.0, None, None), 24, 0.346e12),  # PCIe
+    Gpu("1080 Ti", (11.3, None, None), 11, 0.484e12),  # PCIe
+    Gpu("T4", (8.1, None, 65.0)),
+    Gpu("L4", (30.3, 60.5, 121.0)),
+    Gpu("L40S", (91.6, 183.0, 362.0)),
+    Gpu("A6000", (38.7, 77.4, 154.8)),
+    Gpu("4090", (82.6, 82.6, 165.2)),
 )
+GPUS = tuple(card for card in CARDS if card.bandwidth)
 MODERN = tuple(gpu for gpu in GPUS if gpu.name in ("H100", "A100", "V100"))
 
 
@@ -62,10 +73,11 @@ def gpu_named(name: str) -> Gpu:
     return by_name[name.lower()]
 
 
-def gpu_of(hardware: str) -> Gpu | None:
-    """The GPU that a recipe's ``hardware`` names first; None for a TPU, a CPU or an unknown one."""
-    named = [gpu for gpu in GPUS if gpu.name in hardware]
-    return min(named, key=lambda gpu: hardware.index(gpu.name), default=None)
+def gpu_of(hardware: str, cards: Sequence[Gpu] = GPUS) -> Gpu | None:
+    """The GPU that a recipe's ``hardware`` or a device's name names first; None for a TPU, a CPU or an unknown one."""
+    found = ((re.search(rf"\b{card.name}(?!\d)", hardware), card) for card in cards)
+    places = [(match.start(), card) for match, card in found if match]
+    return min(places, key=lambda place: place[0])[1] if places else None
 
 
 class Arithmetic(StrEnum):
@@ -102,13 +114,8 @@ def arithmetic_of(recipe: Recipe) -> Arithmetic:
 
 def peak(gpu: Gpu, arithmetic: Arithmetic) -> float | None:
     """FLOP/s of products at most; None where the GPU has no such unit."""
-    if arithmetic is Arithmetic.HALF:
-        return peak_flops(gpu.name, "16-mixed")
-    single = peak_flops(gpu.name, "32-true")
-    if arithmetic is Arithmetic.FLOAT32:
-        return single
-    rounded = peak_flops(gpu.name, "32-true", tf32=True)
-    return None if rounded == single else rounded
+    most = dict(zip(Arithmetic, gpu.teraflops, strict=True))[arithmetic]
+    return None if most is None else most * 1e12
 
 
 def update_seconds(

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from repro.nn.connections import Connection
 from repro.record import Measurement
-from repro.tasks.costs.flops import FlopCounter
 from repro.tasks.costs.measuring import Measuring, measurement, slope
+from repro.tasks.costs.operations import OperationCounter, flops_in
 from repro.tasks.task import OptimizerMaker, ScheduleMaker
 
 Costs = dict[str, dict[int, float]]  # {what: {length or width: how much}}
@@ -160,9 +160,9 @@ class LayerCosts(Measuring[Connection]):
 
 def operations(layer: nn.Module, x: Tensor) -> int:
     """Multiply-adds of the matrix products of a forward pass; a flop is half of one."""
-    with torch.no_grad(), FlopCounter() as counter:
+    with torch.no_grad(), OperationCounter() as counter:
         layer(x)
-    return counter.total // 2
+    return flops_in(counter.operations) // 2
 
 
 def sequential_steps(y: Tensor) -> int:

@@ -35,6 +35,9 @@ class Operation(NamedTuple):
 class OperationCounter(TorchDispatchMode):
     """Counts the operations within it that run a kernel: views and new tensors without content do not.
 
+    Every operation runs as it would without: nothing is drawn, no number changes. Those of a backward pass are counted
+    only where it runs within.
+
     Attributes:
         operations: how often each occurred.
         fused: the same as a compiler may join them: those of kind ``memory`` between two others read what was there
@@ -84,7 +87,11 @@ class OperationCounter(TorchDispatchMode):
 
 
 def flops_in(operations: Mapping[Operation, float]) -> int:
-    """FLOPs of operations by how often each occurs; see :class:`~repro.tasks.costs.flops.FlopCounter`."""
+    """FLOPs of operations by how often each occurs.
+
+    Deviation: attention counts whole squares, causal or not, as the formulas of torch do; the backward pass of a fused
+    kernel counts as much as one that kept the weights, without the scores that it computes again.
+    """
     return sum(round(n * operation.flops) for operation, n in operations.items())
 
 

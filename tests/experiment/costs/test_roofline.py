@@ -4,12 +4,14 @@ import pytest
 
 from repro.experiment.costs.roofline import (
     BANDWIDTH,
+    CARDS,
     KERNEL_S,
     LAUNCH_S,
     UPDATE_S,
     Arithmetic,
     arithmetic_of,
     gpu_named,
+    gpu_of,
     peak,
     update_seconds,
 )
@@ -59,6 +61,32 @@ def test_a_gpu_without_a_unit_has_no_time() -> None:
     assert peak(gpu_named("V100"), Arithmetic.HALF) == 125e12
     assert peak(gpu_named("P40"), Arithmetic.HALF) is None
     assert update_seconds({PRODUCT: 1}, gpu_named("1080 Ti"), Arithmetic.HALF) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "name", "teraflops"),
+    [
+        ("NVIDIA H200", "H200", 989.4),
+        ("NVIDIA GH200 480GB", "GH200", 989.4),
+        ("NVIDIA H100 80GB HBM3", "H100", 989.4),
+        ("NVIDIA H100 PCIe", "H100 PCIe", 756),
+        ("NVIDIA A100-SXM4-40GB", "A100", 312),
+        ("Tesla V100-SXM2-16GB", "V100", 125),
+        ("NVIDIA GeForce GTX 1080 Ti", "1080 Ti", None),
+        ("NVIDIA L4", "L4", 121),
+        ("NVIDIA L40S", "L40S", 362),
+    ],
+)
+def test_devices_have_the_peaks_of_their_names(device: str, name: str, teraflops: float | None) -> None:
+    card = gpu_of(device, CARDS)
+    assert card is not None
+    assert card.name == name
+    assert peak(card, Arithmetic.HALF) == (None if teraflops is None else teraflops * 1e12)
+
+
+@pytest.mark.parametrize("device", ["NVIDIA A1000", "Some other GPU", "cpu"])
+def test_other_devices_have_no_peak(device: str) -> None:
+    assert gpu_of(device, CARDS) is None
 
 
 @pytest.mark.parametrize(
