@@ -24,7 +24,7 @@ BUDGETS = {
     "nn": 4487,
     "report": 2002,
     "repro": 1499,
-    "tasks": 3018,
+    "tasks": 2989,
     "training": 877,
     "verify": 170,
 }

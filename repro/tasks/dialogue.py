@@ -15,14 +15,11 @@ from repro.tasks.example_task import ExampleTask, drawing_from
 from repro.tasks.language.reading import BlockPositions, read_blocks, token_types
 from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood
-from repro.tasks.metrics.sentences import one_line
 from repro.tasks.metrics.texts import Meteor, Rouge, UnigramF1, require_wordnet
-from repro.tasks.ranks import gather_objects
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 READ = "read"  # scored during training, without replies
 TEXTS = ("f1", "rouge1", "rougeL", "meteor")
-Place = tuple[int, int]  # of a reply: conversation, and number among its replies
 
 
 class DialogueDataProtocol(Data, Protocol):
@@ -64,6 +61,7 @@ class DialogueModel(ExampleTask[DecoderLM]):
     """
 
     data: DialogueDataProtocol  # the datamodule of the trainer
+    COLUMNS = ("said", "reply")
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per token", "ppl": "perplexity per token", **dict.fromkeys(TEXTS, "percent"),
     }  # fmt: skip
@@ -78,8 +76,6 @@ class DialogueModel(ExampleTask[DecoderLM]):
         super().__init__(net, optimizer, schedule)
         self.generation = generation
         self.remembers = has_memory(net)
-        self._drawn: dict[Place, tuple[str, str]] = {}  # of this rank, in the test split of public data
-        self._pairs: list[tuple[str, str]] = []  # of all ranks
 
     def setup(self, stage: str) -> None:
         """Refuses data from which, or a machine on which, no replies could be made or compared.
@@ -134,10 +130,6 @@ class DialogueModel(ExampleTask[DecoderLM]):
         """Whether replies are drawn in an evaluation."""
         return self.generation is not None and evaluation.name != READ
 
-    def on_test_epoch_start(self) -> None:
-        super().on_test_epoch_start()
-        self._drawn = {}
-
     def metrics(self, evaluation: Evaluation) -> Metrics:
         """Loss and perplexity of utterances, and scores of replies where they are sampled."""
         metrics: Metrics = {"likelihood": Likelihood("ppl")}
@@ -163,11 +155,11 @@ class DialogueModel(ExampleTask[DecoderLM]):
             for row, index in enumerate(batch.indices.tolist()):
                 with drawing_from(index, self.device):
                     pairs = self._replies(batch.examples, row, index)
-                for place, pair in enumerate(pairs):
+                for place, (reply, said) in enumerate(pairs):
                     for name in TEXTS:
-                        metrics[name].update(*pair)
+                        metrics[name].update(reply, said)
                     if self.data.public and evaluation.kind == "test":
-                        self._drawn[index, place] = pair
+                        self._rows[index, place] = said, reply
 
     def _replies(self, examples: Examples, row: int, index: int) -> list[tuple[str, str]]:
         """The replies in one conversation, each with its reference."""
@@ -182,13 +174,6 @@ class DialogueModel(ExampleTask[DecoderLM]):
             (data.words(tokens), data.words(turn.tokens)) for turn, tokens in zip(listed, drawn, strict=True)
         ]
 
-    def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
-        """Gathers the replies of all ranks in their order."""
-        if evaluation.kind == "test":
-            parts = gather_objects(self._drawn)
-            merged = {place: pair for part in parts for place, pair in part.items()}
-            self._pairs = [merged[place] for place in sorted(merged)]
-
     # --- the record ---------------------------------------------------------------------------------------------
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
@@ -198,12 +183,3 @@ class DialogueModel(ExampleTask[DecoderLM]):
             return protocol
         drawn = asdict(self.generation)
         return protocol | {key: drawn[key] for key in drawn if key != "synonyms" or metric == "meteor"}
-
-    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """The first replies of the test: column names and rows."""
-        pairs = self._pairs[:count]
-        return (["reply", "said"], [list(pair) for pair in pairs]) if pairs else ([], [])
-
-    def outputs(self) -> str | None:
-        """The replies of the test split, one a line; None where none were drawn, or none may be shown."""
-        return "".join(f"{one_line(reply)}\n" for reply, _ in self._pairs) or None

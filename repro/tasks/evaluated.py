@@ -10,6 +10,8 @@ from torch import nn
 from repro.batches import Batch, Evaluation
 from repro.record import Measurement
 from repro.tasks.metrics.means import Count
+from repro.tasks.metrics.sentences import one_line
+from repro.tasks.ranks import gather_rows
 from repro.tasks.task import Net, OptimizerMaker, ScheduleMaker, Task
 
 Metrics = dict[str, Any]  # of torchmetrics, each with a `count` of what was added
@@ -38,17 +40,22 @@ class EvaluatedTask(Task[Net]):
     """Base of the tasks that score a model on splits, one evaluation after another.
 
     Subclasses define the metrics of an evaluation (:meth:`metrics`) and update them (:meth:`score`). That everything
-    was scored once is checked against what the data expect.
+    was scored once is checked against what the data expect. One whose test has outputs that may be shown names their
+    :attr:`COLUMNS`, the output last, and puts a row for each into ``_rows`` by its place in the split.
 
     Attributes:
         tested: results of the last test, in the order of :meth:`tests`.
+        shown: rows of the last test that may be shown, over all ranks.
     """
 
     UNITS: ClassVar[dict[str, str]] = {}
+    COLUMNS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
         super().__init__(net, optimizer, schedule)
         self.tested: list[Scored] = []
+        self.shown: list[tuple[str, ...]] = []
+        self._rows: dict[Any, tuple[str, ...]] = {}  # of this rank
         self._evaluations: list[_UnderWay] = []
         self._current = (-1, 0.0)  # which is under way, and since when
 
@@ -67,6 +74,8 @@ class EvaluatedTask(Task[Net]):
 
     def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
         """Called on every rank when the metrics of an evaluation are computed, before they are logged."""
+        if evaluation.kind == "test":
+            self.shown = gather_rows(self._rows)
 
     def summary(self, scored: Scored) -> dict[str, float]:
         """Every score of an evaluation."""
@@ -102,6 +111,7 @@ class EvaluatedTask(Task[Net]):
             self._log(self._end()[0])
 
     def on_test_epoch_start(self) -> None:
+        self._rows = {}
         self._begin(list(self.tests()))
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
@@ -157,6 +167,14 @@ class EvaluatedTask(Task[Net]):
         self.log_dict({f"{scored.evaluation.kind}/{name}": value for name, value in summary.items()})
 
     # --- the record ---------------------------------------------------------------------------------------------
+
+    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
+        """The first rows of the test that may be shown: column names and rows."""
+        return (list(self.COLUMNS), [list(row) for row in self.shown[:count]]) if self.shown else ([], [])
+
+    def outputs(self) -> str | None:
+        """The outputs of the test, one a line; None where there are none, or none may be shown."""
+        return "".join(f"{one_line(row[-1])}\n" for row in self.shown) or None
 
     def measurements(self) -> list[Measurement]:
         """Every metric of every evaluation; a test score includes the validation score of its setting."""

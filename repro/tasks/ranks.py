@@ -1,7 +1,7 @@
 """The ranks of a run: sums over them, what each of them has, and the states of their random number generators."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -27,6 +27,12 @@ def gather_objects(item: Item) -> list[Item]:
     out = [item] * distributed.get_world_size()
     distributed.all_gather_object(out, item)
     return out
+
+
+def gather_rows(rows: Mapping[Any, Item]) -> list[Item]:
+    """The rows of all ranks in the order of their places, on every rank; one of two in the same place counts."""
+    merged = {place: row for part in gather_objects(rows) for place, row in part.items()}
+    return [merged[place] for place in sorted(merged)]
 
 
 def together(act: Callable[[], Item]) -> Item:

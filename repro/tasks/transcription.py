@@ -3,7 +3,7 @@
 import statistics
 from typing import ClassVar, Protocol
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from repro.batches import Data, Evaluation, ExampleBatch, Examples
 from repro.models.transcriber import Transcriber
@@ -14,8 +14,7 @@ from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.errors import SymbolErrorRate
 from repro.tasks.metrics.means import Likelihood
-from repro.tasks.ranks import gather_objects
-from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
+from repro.tasks.task import StepResult
 
 
 class TranscriptData(Data, Protocol):
@@ -49,14 +48,8 @@ class Transcription(ExampleTask[Transcriber]):
 
     data: TranscriptData  # the datamodule of the trainer
     UNITS: ClassVar[dict[str, str]] = {"loss": "nats per phoneme", "per": "percent"}
-
-    def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
-        super().__init__(net, optimizer, schedule)
-        self.transcripts: list[
-            tuple[list[int], list[int]]
-        ] = []  # of the test split: hypotheses and references
-        self._decoded: list[list[int]] = []  # of the batch just scored
-        self._gathered: dict[int, tuple[list[int], list[int]]] = {}
+    COLUMNS = ("reference", "hypothesis")
+    _decoded: list[list[int]]  # of the batch just scored
 
     def training_step(self, batch: ExampleBatch, batch_idx: int) -> StepResult:
         """Computes the loss of one micro-batch and its sums for the curves."""
@@ -82,20 +75,12 @@ class Transcription(ExampleTask[Transcriber]):
         metrics["per"].update(*map(spaced, (self._decoded, references(examples.targets))))
 
     def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
-        """Updates the metrics with a batch; keeps what was heard in recordings of the test."""
+        """Updates the metrics with a batch; keeps what was heard in recordings of the test, if these are public."""
         super().score(batch, evaluation, metrics)
-        if evaluation.kind == "test":
-            pairs = zip(self._decoded, references(batch.examples.targets), strict=True)
-            self._gathered.update(zip(batch.indices.tolist(), pairs, strict=True))
-
-    def on_test_epoch_start(self) -> None:
-        super().on_test_epoch_start()
-        self._gathered = {}
-
-    def on_test_epoch_end(self) -> None:
-        super().on_test_epoch_end()
-        pairs = {index: pair for part in gather_objects(self._gathered) for index, pair in part.items()}
-        self.transcripts = [pairs[index] for index in sorted(pairs)]
+        if evaluation.kind == "test" and self.data.public:
+            said = references(batch.examples.targets)
+            for index, *pair in zip(batch.indices.tolist(), said, self._decoded, strict=True):
+                self._rows[index] = tuple(map(self._spelt, pair))
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -115,21 +100,6 @@ class Transcription(ExampleTask[Transcriber]):
         protocol = {"of": "training alone, at the median speed of its curve", "steps": steps}
         seconds = targets / statistics.median(rates)
         return [Measurement("train/seconds_per_epoch", seconds, "s", self.data.split("train"), protocol)]
-
-    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """References and hypotheses of the first recordings of the test split; none if the data are not public."""
-        if not self.data.public:
-            return [], []
-        return ["reference", "hypothesis"], [
-            [self._spelt(reference), self._spelt(hypothesis)]
-            for hypothesis, reference in self.transcripts[:count]
-        ]
-
-    def outputs(self) -> str | None:
-        """The hypothesis for each recording of the test split, one a line; None if the data are not public."""
-        if not self.data.public:
-            return None
-        return "".join(f"{self._spelt(phonemes)}\n" for phonemes, _ in self.transcripts)
 
     def _spelt(self, ids: list[int]) -> str:
         symbols = self.data.symbols

@@ -15,8 +15,8 @@ from repro.record import Measurement
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
 from repro.tasks.metrics.bleu import WAYS
 from repro.tasks.metrics.divergence import diverged, failed
-from repro.tasks.metrics.sentences import Sentence, SentenceScores, TranslationScores, one_line
-from repro.tasks.ranks import gather_objects
+from repro.tasks.metrics.sentences import SentenceScores, TranslationScores, one_line
+from repro.tasks.ranks import gather_rows
 from repro.tasks.task import OptimizerMaker, ScheduleMaker, StepResult
 
 GREEDY = "greedy"  # the search during training
@@ -95,6 +95,7 @@ class Translation(EvaluatedTask[EncoderDecoder]):
     batch = PairBatch
     data: PairData  # the datamodule of the trainer
     UNITS = UNITS
+    COLUMNS = ("source", "reference", "translation")
 
     def __init__(
         self,
@@ -186,8 +187,11 @@ class Translation(EvaluatedTask[EncoderDecoder]):
         )
 
     def complete(self, evaluation: Evaluation, metrics: Metrics) -> None:
-        """Keeps the sentences of the split."""
+        """Keeps the sentences of the split, which every rank has."""
         (self.scores[evaluation],) = metrics.values()
+        if evaluation.kind == "test":
+            pairs = zip(self.data.sources(self.data.split("test")), self.scores[evaluation].rows, strict=True)
+            self.shown = [(source, row.reference, row.text) for source, row in pairs]
 
     def predict_step(self, batch: PairBatch, batch_idx: int) -> dict[int, str]:
         """Translations of the test split, by the sentence's number."""
@@ -204,9 +208,9 @@ class Translation(EvaluatedTask[EncoderDecoder]):
 
     def on_predict_epoch_end(self) -> None:
         """Prints every translation in the order of the split."""
-        merged = {i: text for part in gather_objects(self._predicted) for i, text in part.items()}
+        translations = gather_rows(self._predicted)
         if self.trainer.is_global_zero:
-            print("\n".join(one_line(merged[i]) for i in sorted(merged)))
+            print("\n".join(map(one_line, translations)))
 
     # --- the record ---------------------------------------------------------------------------------------------
 
@@ -252,22 +256,9 @@ class Translation(EvaluatedTask[EncoderDecoder]):
         ways = {"divergence": self.divergence, "smoothing_over_all": self.smoothing_over_all}
         return protocol | {way: True for way, taken in ways.items() if taken and metric == "loss"}
 
-    def samples(self, count: int = 20) -> tuple[list[str], list[list[str]]]:
-        """The first sentences of the test with their translations: column names and rows."""
-        rows = [(source, row.reference, row.text) for source, row in self._tested()[:count]]
-        return ["source", "reference", "translation"], [list(row) for row in rows]
-
     def translated(self) -> list[tuple[str, str]]:
         """Every sentence of the test that may be shown, and its hypothesis."""
-        return [(source, row.text) for source, row in self._tested()]
-
-    def _tested(self) -> list[tuple[str, Sentence]]:
-        sources = self.data.sources(self.data.split("test"))
-        return list(zip(sources, self.scores_of("test").rows, strict=True))
-
-    def outputs(self) -> str | None:
-        """The hypotheses of the test split, one a line."""
-        return "".join(f"{one_line(row.text)}\n" for row in self.scores_of("test").rows)
+        return [(source, text) for source, _, text in self.shown]
 
 
 def decode_batch(

@@ -91,7 +91,9 @@ def test_replies_depend_on_the_seed_and_on_nothing_else() -> None:
     lines = texts[0].splitlines()
     assert len(lines) == EVAL * 2
     assert all(1 <= len(line.split()) <= HOW.max_new for line in lines)
-    assert len(made.samples(3)[1]) == 3
+    columns, rows = made.samples(3)
+    assert columns == ["said", "reply"]
+    assert [reply for _, reply in rows] == texts[2].splitlines()[:3]
 
 
 def test_replies_of_a_network_that_hashes_depend_on_nothing_else() -> None:
