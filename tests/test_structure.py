@@ -14,14 +14,14 @@ MOST_FILES = 16  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1828,
+    "cli": 1835,
     "data": 5137,
     "evidence": 2422,
-    "experiment": 2636,
+    "experiment": 2575,
     "launch": 2171,
     "mirror": 390,
     "models": 1118,
-    "nn": 4487,
+    "nn": 4464,
     "report": 2002,
     "repro": 1499,
     "tasks": 2989,

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +39,7 @@ def register(verbs: Verbs) -> None:
 
     attention = add_verb(verbs, "attention", draw_attention)
     add_run(attention)
-    add(attention, "--out", "the file that is written", type=Path, required=True, metavar="PNG")
-    for name in ("layers", "heads"):
-        drawn = f"{name} that are drawn, from 1 (default: all)"
-        add(attention, f"--{name}", drawn, type=int, nargs="+", metavar="N")
+    add(attention, "--out", "the figure: .png, .svg or .pdf", type=Path, required=True, metavar="FILE")
 
     recl = add_verb(verbs, "recl", compare_runs)
     add_run(recl, "runs", "+")
@@ -152,12 +150,21 @@ def _sentence(content: bytes, check: Callable[[str], object]) -> str:
 
 def draw_attention(args: argparse.Namespace) -> None:
     """Draw the attention of a trained run over its continuous memory."""
-    from repro.experiment.pictures.memory_pictures import load_captures, memory_sheet
+    from repro.cli.show import FIGURES, run_in
+    from repro.experiment.pictures.memory_pictures import load_captures, profiles
+    from repro.report.plots.drawing import drawn
+    from repro.report.plots.plot import MEMORIES, Plot
+    from repro.report.plots.recorded import by_position
 
-    captures = load_captures(args.run, args.scale, args.run_seed)
-    run = "/".join(Path(args.run).parts[-4:])  # of a folder, the run's id
-    title = f"{run}: the last queries of the first example of the test split"
-    write_atomic(args.out, memory_sheet(title, captures, args.layers, args.heads))
+    out: Path = args.out
+    if out.suffix not in FIGURES:
+        raise UserError(f"{out}: a figure is one of {', '.join(FIGURES)}")
+    folder, captures = load_captures(args.run, args.scale, args.run_seed)
+    record = run_in(folder)
+    if record is None:
+        raise UserError(f"{folder} has no events that name its run; copy it whole")
+    chart = by_position(replace(record, profiles=profiles(captures)))
+    write_atomic(out, drawn(Plot(out.name, MEMORIES, chart.title, chart), out.suffix))
 
 
 def compare_runs(args: argparse.Namespace) -> None:

@@ -1,52 +1,42 @@
 """attention: the picture of a trained run's continuous memory."""
 
+import shutil
 from pathlib import Path
 
-import pytest
-import torch
-
-from repro.experiment import checkpoint
-from repro.experiment.build import build_task
+from repro.experiment.pictures.memory_pictures import load_captures, profiles
+from repro.experiment.run import run
 from repro.recipe import load_recipe
 from tests.conftest import TrainedRun
 from tests.experiment.pictures.test_memory_pictures import NAME, SORTING
 from tests.workshop import TINY, Workshop, call
 
 
-@pytest.fixture
-def sorter(workshop: Workshop) -> Path:
-    """The folder of a run with random weights."""
+def test_the_figure_has_where_attention_falls_and_what_is_sampled(workshop: Workshop, tmp_path: Path) -> None:
+    text = SORTING.replace("LENGTH", "28").replace("samples: 6", "samples: 6, bins: 7")
+    workshop.recipe(text, "one", paper="infinity-former")
+    made = run(load_recipe(NAME, "paper"), 1, "x")
+    folder = load_recipe(NAME, "paper").run_dir(1)
+    for word, suffix, begins in ((NAME, "png", b"\x89PNG"), (folder, "svg", b"<svg")):
+        out = tmp_path / f"memory.{suffix}"
+        output = call("attention", str(word), "--out", str(out))
+        assert (output.code, output.out) == (0, ""), output.err
+        assert out.read_bytes().startswith(begins)
+    words = out.read_text()
+    for shown in ("density of attention", "draws by bin", "share of attention by bin", "layer 2"):
+        assert shown in words
+    assert f"{NAME}, scale paper, seed 1" in words
+    assert made.profiles.keys() == profiles(load_captures(NAME)[1]).keys(), "as on the page of its record"
+
+
+def test_other_files_and_folders_are_refused(workshop: Workshop, tmp_path: Path) -> None:
+    call("attention", NAME, "--out", str(tmp_path / "x.gif")).refused("x.gif", ".svg")
     workshop.recipe(SORTING.replace("LENGTH", "28"), "one", paper="infinity-former")
-    recipe = load_recipe(NAME, "paper")
-    torch.manual_seed(0)
-    task = build_task(recipe)
-    folder = recipe.run_dir(1)
-    folder.mkdir(parents=True)
-    mark = checkpoint.stamp(recipe.signature, None)
-    checkpoint.write_model(folder / "model.pt", task.state_dict(), recipe.config, mark)
-    return folder
-
-
-def test_the_sheet_is_written_and_smaller_for_one_layer(sorter: Path, tmp_path: Path) -> None:
-    whole, part = tmp_path / "whole.png", tmp_path / "part.png"
-    output = call("attention", NAME, "--out", str(whole))
-    assert (output.code, output.out) == (0, ""), output.err
-    assert call("attention", str(sorter), "--layers", "2", "--out", str(part)).code == 0
-    height, less = (int.from_bytes(path.read_bytes()[20:24], "big") for path in (whole, part))
-    assert whole.read_bytes().startswith(b"\x89PNG")
-    assert less < height
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [(("--layers", "3"), "layer 3"), (("--heads", "0"), "head 0"), (("--layers", "x"), "'x'")],
-)
-def test_what_is_not_there_is_refused(
-    sorter: Path, tmp_path: Path, words: tuple[str, ...], message: str
-) -> None:
-    out = tmp_path / "x.png"
-    call("attention", NAME, "--out", str(out), *words).refused(message)
-    assert not out.exists()
+    run(load_recipe(NAME, "paper"), 1, "x")
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(load_recipe(NAME, "paper").run_dir(1) / "model.pt", alone)
+    call("attention", str(alone), "--out", str(tmp_path / "x.png")).refused("alone", "events")
+    assert not (tmp_path / "x.png").exists()
 
 
 def test_a_run_without_a_continuous_memory_is_refused(trained: TrainedRun, tmp_path: Path) -> None:

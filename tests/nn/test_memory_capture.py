@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from repro.nn import ContinuousMemory, FullAttention, InfusedAttention, Layout, RelativeAttention
+from repro.nn import ContinuousMemory, InfusedAttention, Layout
 from repro.nn.attention.continuous import ContinuousSignal, memory
 from repro.nn.attention.continuous.capture import PLACES, MemoryCapture, capture_memories
 
@@ -17,9 +17,9 @@ STICKY = ContinuousSignal(basis=8, widths=(0.05, 0.1), samples=9, tau=TAU, ridge
 PLACE = (torch.arange(PLACES) + 0.5) / PLACES
 
 
-def build(signal: ContinuousSignal, short: Any = None, block: int = BLOCK) -> ContinuousMemory:
+def build(signal: ContinuousSignal) -> ContinuousMemory:
     torch.manual_seed(0)
-    made = ContinuousMemory(D, short or (lambda d: InfusedAttention(d, H, mem_len=3)), block, signal)
+    made = ContinuousMemory(D, lambda d: InfusedAttention(d, H, mem_len=3), BLOCK, signal)
     return made.double().eval()
 
 
@@ -104,26 +104,6 @@ def test_the_density_is_that_of_the_last_queries() -> None:
     torch.testing.assert_close(density, expected.log_prob(centre).exp(), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("short", "rows", "columns"),
-    [
-        (lambda d: FullAttention(d, H), 150, 150),
-        (lambda d: RelativeAttention(d, H, mem_len=0), 128, 150),  # its last tile
-        (lambda d: RelativeAttention(d, H, mem_len=10), 128, 160),
-    ],
-)
-def test_the_short_term_table_ends_with_the_last_token(short: Any, rows: int, columns: int) -> None:
-    capture, _, _ = feed(build(PLAIN, short, block=150), row(300), 150)
-    weights = capture.short
-    assert weights is not None
-    assert weights.shape == (H, rows, columns)
-    torch.testing.assert_close(weights.sum(-1), torch.ones(H, rows, dtype=torch.float64))
-    seen = torch.ones(rows, columns).tril(columns - rows).bool()
-    assert bool((weights[:, ~seen] == 0).all())
-    assert bool((weights[:, -1, -1] > 0).all())
-    assert capture.held == 300
-
-
 def test_capturing_changes_nothing_and_leaves_nothing() -> None:
     mixer, x = build(STICKY), row(30)
     _, states, y = feed(mixer, x, 4)
@@ -139,10 +119,9 @@ def test_another_row_begins_anew_and_several_are_refused() -> None:
     with torch.no_grad(), capture_memories(mixer) as captures:
         for steps in (30, 12):
             mixer(row(steps), mixer.init_state(1), Layout(True))
-        assert captures[""].held == 12
         assert captures[""].tokens is not None
         assert int(captures[""].tokens.max()) < BLOCK * 2
         mixer(row(2), None, Layout(True))
-        assert (captures[""].held, captures[""].mean) == (2, None)
+        assert captures[""].mean is None
         with pytest.raises(ValueError, match="2"):
             mixer(row(4).expand(2, -1, -1), None, Layout(True))

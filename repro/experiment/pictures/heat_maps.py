@@ -13,7 +13,7 @@ from repro.errors import ReproError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-DPI, LEFT, GAP, HEAD, LABELS = 100, 90, 24, 50, 80  # the last four in pixels
+DPI, CELL, LEFT, GAP, HEAD, LABELS = 100, 14, 90, 24, 50, 80  # the last five in pixels
 LARGEST = 40_000_000  # pixels
 
 
@@ -26,16 +26,12 @@ class HeatMap:
         values: row by row, from 0 to 1.
         rows: label of each row; none where empty.
         columns: label of each column; none where empty.
-        cell: width and height of a number, in pixels.
-        rules: columns that have a line at their left.
     """
 
     title: str
     values: Sequence[Sequence[float]]
     rows: Sequence[str] = ()
     columns: Sequence[str] = ()
-    cell: tuple[int, int] = (14, 14)
-    rules: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -49,8 +45,8 @@ class Band:
     def size(self) -> tuple[int, int]:
         """Width and height in pixels."""
         first = self.maps[0]
-        width = max(len(first.values[0]) * first.cell[0], 6 * len(first.title)) + GAP
-        return LEFT + width * len(self.maps), HEAD + LABELS + GAP + len(first.values) * first.cell[1]
+        width = max(len(first.values[0]) * CELL, 6 * len(first.title)) + GAP
+        return LEFT + width * len(self.maps), HEAD + LABELS + GAP + len(first.values) * CELL
 
 
 def draw(title: str, bands: Sequence[Band]) -> bytes:
@@ -90,7 +86,7 @@ def _band(figure: "Figure", band: Band, width: int, height: int, top: int) -> No
     figure.text(LEFT / width, 1 - (top + 10) / height, _plain(band.title, 300))
     step = (band.size[0] - LEFT) / len(band.maps)
     for i, one in enumerate(band.maps):
-        wide, high = len(one.values[0]) * one.cell[0], len(one.values) * one.cell[1]
+        wide, high = len(one.values[0]) * CELL, len(one.values) * CELL
         left, bottom = LEFT + i * step, height - top - band.size[1] + GAP
         axes = figure.add_axes((left / width, bottom / height, wide / width, high / height))
         axes.imshow(np.array(one.values), "Blues", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
@@ -99,8 +95,6 @@ def _band(figure: "Figure", band: Band, width: int, height: int, top: int) -> No
         rows, columns = (one.rows, one.columns) if i == 0 else ((), ())
         axes.set_xticks(range(len(columns)), map(_plain, columns), rotation=90)
         axes.set_yticks(range(len(rows)), map(_plain, rows))
-        for column in one.rules:
-            axes.axvline(column - 0.5, color="#d55e00", linewidth=1)
 
 
 def _plain(label: str, most: int = 16) -> str:

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from repro.nn.attention.continuous.gaussian import histogram
 from repro.nn.attention.continuous.long_term import Read
 from repro.nn.attention.continuous.memory import ContinuousMemory
-from repro.nn.attention_capture import on_attention
 
 PLACES = 1024  # parts of [0, 1] whose content is known
 
@@ -22,7 +21,6 @@ class MemoryCapture:
         memory: the mixer.
 
     Attributes:
-        held: tokens that were given so far, those of the last piece included.
         tokens: number of the token, from 0, that lies in each of :data:`PLACES` equal parts of [0, 1]; None while the
             memory is empty.
         mean: of each query's density, ``(H, T)``; None before anything was read.
@@ -32,24 +30,18 @@ class MemoryCapture:
     """
 
     def __init__(self, memory: ContinuousMemory) -> None:
-        self.signal, self.block, self.n_heads = memory.long.signal, memory.block, memory.long.n_heads
+        self.signal, self.block = memory.long.signal, memory.block
         self.clear()
 
     def clear(self) -> None:
         """Begins with another row."""
-        self.held = self._written = 0
+        self._written = 0
         self.tokens: Tensor | None = None
         self.mean: Tensor | None = None
         self.variance: Tensor | None = None
         self.mass: Tensor | None = None
         self.draws: Tensor | None = None
         self._attended: Tensor | None = None  # by bin, since the last update
-        self._tables: list[Tensor] = []  # of the short-term mixer's last call
-
-    def take(self, steps: int) -> None:
-        """Notes that the short-term mixer reads a piece of ``steps`` tokens."""
-        self.held += steps
-        self._tables = []
 
     def update(self, empty: bool, bins: Tensor | None) -> None:
         """Notes that the memory takes the next block of tokens.
@@ -86,30 +78,11 @@ class MemoryCapture:
             mass = masses(self.mean, self.variance, self.signal.bins).sum((0, 1))
             self._attended = mass if self._attended is None else self._attended + mass
 
-    def keep_weights(self, table: Tensor) -> None:
-        """The short-term mixer has made weights, ``(1, H, T, S)`` or some rows and heads, ``(heads, 1, rows, S)``."""
-        self._tables.append(table[0] if table.shape[:2] == (1, self.n_heads) else table[:, 0])
-
     def density(self, parts: int) -> Tensor:
         """The mean density of each query in equal parts of [0, 1], ``(H, T, parts)``; 1 where it is uniform."""
         assert self.mean is not None
         assert self.variance is not None
         return masses(self.mean, self.variance, parts) * parts
-
-    @property
-    def short(self) -> Tensor | None:
-        """Weights of the short-term mixer, ``(H, R, S)``: of the last R queries, over the S tokens up to the last one.
-
-        None where the mixer makes no table, see :func:`repro.nn.attention_capture.capture_attention`.
-        """
-        heads: list[Tensor] = []
-        for table in self._tables:  # the last queries come first
-            heads.append(table)
-            if sum(map(len, heads)) == self.n_heads:
-                weights = torch.cat(heads)
-                used = int(weights.sum((0, 1)).nonzero().max()) + 1  # after it is room for later tokens
-                return weights[..., :used]
-        return None
 
 
 def masses(mean: Tensor, variance: Tensor, parts: int) -> Tensor:
@@ -137,16 +110,9 @@ def capture_memories(model: nn.Module) -> Iterator[dict[str, MemoryCapture]]:
     }
     captures = {name: MemoryCapture(module) for name, module in memories.items()}
     with ExitStack() as hooks:
-        of_short = {f"{name}.short".removeprefix("."): capture for name, capture in captures.items()}
-        hooks.enter_context(on_attention(model, lambda name, table: _pass_on(of_short.get(name), table)))
         for name, module in memories.items():
             hooks.enter_context(_capture(module, captures[name]))
         yield captures
-
-
-def _pass_on(capture: MemoryCapture | None, table: Tensor) -> None:
-    if capture is not None:
-        capture.keep_weights(table)
 
 
 @contextmanager
@@ -165,7 +131,6 @@ def _capture(memory: ContinuousMemory, capture: MemoryCapture) -> Iterator[None]
     original = memory.long.update
     hooks = (
         memory.register_forward_pre_hook(begin),
-        memory.short.register_forward_pre_hook(lambda _, inputs: capture.take(inputs[0].shape[1])),
         memory.long.register_forward_hook(lambda _, __, reading: capture.read(reading)),
     )
     memory.long.__dict__["update"] = update  # it is a method, which no hook of torch sees
