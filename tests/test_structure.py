@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1835,
     "data": 5137,
     "evidence": 2422,
-    "experiment": 2575,
+    "experiment": 2561,
     "launch": 2171,
     "mirror": 390,
     "models": 1118,

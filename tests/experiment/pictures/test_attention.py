@@ -1,16 +1,20 @@
-"""Sheets of attention: which maps there are, of which tokens; and networks that have none."""
+"""Sheets of attention: which maps there are, of which tokens, as pictures read back; and networks that have none."""
 
+import io
 import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import matplotlib
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from repro.errors import UserError
+from repro.errors import ReproError, UserError
 from repro.experiment.pictures import attention
-from repro.experiment.pictures.attention import attention_sheet, short_sample
+from repro.experiment.pictures.attention import Band, attention_sheet, draw, short_sample
 from repro.models import EncoderDecoder
 from repro.nn import (
     Blocks,
@@ -65,7 +69,7 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
     title, bands = drawn[0]
     assert title == "abc  \N{RIGHTWARDS ARROW}  de"
     source, target = ["a", "b", "c", "<end>"], ["<begin>", "d", "e"]
-    result = {band.title: (list(band.maps[0].rows), list(band.maps[0].columns)) for band in bands}
+    result = {band.title: (list(band.rows), list(band.columns)) for band in bands}
     assert result == {
         "Encoder to itself, layer 1": (source, source),
         "Decoder to itself, layer 1": (target, target),
@@ -74,11 +78,11 @@ def test_every_head_of_every_layer_with_its_tokens(drawn: list[Any]) -> None:
         "Decoder to the source, layer 2": (target, source),
     }
     for band in bands:
-        assert [one.title for one in band.maps] == ["head 1", "head 2"]
-        for one in band.maps:
-            assert (len(one.values), len(one.values[0])) == tuple(map(len, result[band.title]))
-            assert all(abs(sum(row) - 1) < 1e-5 for row in one.values)
-    assert bands[1].maps[0].values[0][1:] == [0.0, 0.0], "the first token of a translation sees itself only"
+        assert band.weights.shape == (H, *map(len, result[band.title]))
+        torch.testing.assert_close(band.weights.sum(-1), torch.ones(band.weights.shape[:2]))
+    assert bands[1].weights[0, 0, 1:].tolist() == [0.0, 0.0], (
+        "the first token of a translation sees itself only"
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,3 +116,50 @@ def test_the_first_sample_with_room_is_drawn() -> None:
     pairs = [("abcd", "a"), ("a", "abcd"), ("ab", "c"), ("a", "a")]
     assert short_sample(pairs, Letters(), most=3) == ([3, 4], [5])
     assert short_sample(pairs[:2], Letters(), most=3) is None
+
+
+# --- as a picture ---------------------------------------------------------------------------------------------------
+
+
+def band(*maps: list[list[float]], title: str = "", label: str = "") -> Band:
+    values = torch.tensor(maps)
+    return Band(title, values, [label] * values.shape[1], [label] * values.shape[2])
+
+
+def places(content: bytes, value: float) -> np.ndarray:
+    """The pixels that have the colour of a number, as rows and columns."""
+    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB")).astype(int)
+    colour = matplotlib.colormaps["Blues"](value)
+    return np.argwhere(abs(pixels - 255 * np.array(colour[:3])).max(-1) < 2)
+
+
+def test_every_number_is_a_cell_of_its_colour() -> None:
+    sheet = draw("a title", [band([[0.1, 0.5, 0.9], [0.3, 0.7, 1.0]], title="layer 1", label="Männer")])
+    result = {value: places(sheet, value) for value in (0.1, 0.3, 0.5)}
+    assert all(0.7 * 14 * 14 < len(pixels) <= 15 * 15 for pixels in result.values())
+    corner = {value: np.median(pixels, axis=0) for value, pixels in result.items()}
+    assert (corner[0.5] - corner[0.1]).tolist() == pytest.approx([0, 14], abs=2)
+    assert (corner[0.3] - corner[0.1]).tolist() == pytest.approx([14, 0], abs=2)
+
+
+def test_heads_stand_side_by_side_and_layers_of_any_size_below_each_other() -> None:
+    sheet = draw("", [band([[0.2]], [[0.4]]), band([[0.6] + [0.0] * 8] * 5)])
+    first, second, third = (np.median(places(sheet, value), axis=0) for value in (0.2, 0.4, 0.6))
+    assert first[0] == pytest.approx(second[0], abs=1)
+    assert second[0] < third[0]
+    assert first[1] == pytest.approx(third[1], abs=1)
+    assert third[1] < second[1]
+    assert all(100 < len(places(sheet, value)) <= 15 * 15 for value in (0.2, 0.4)), (
+        "the frame covers the rest"
+    )
+
+
+@pytest.mark.parametrize("label", ["", "x" * 500, "\x1b[31m\nred", "\u202eabc", "名前", "🙂", "$x^", "$$"])
+def test_any_label_leaves_the_numbers_as_they_are(label: str) -> None:
+    sheet = draw(label, [band([[0.5]], title=label, label=label)])
+    assert 100 < len(places(sheet, 0.5)) <= 15 * 15
+
+
+def test_a_sheet_too_large_is_refused_in_one_line() -> None:
+    with pytest.raises(ReproError, match="take a shorter sentence"):
+        draw("", [band([[0.0] * 3000] * 3000)])
