@@ -1,111 +1,57 @@
 """Pictures that models draw: a line of text for each, and many side by side in one PNG file."""
 
 import base64
-import binascii
 import io
 import re
 import zlib
-from collections.abc import Sequence
-from typing import NamedTuple
 
-from repro.errors import UserError
+import numpy as np
+from PIL import Image
 
 GREY, COLUMNS = 128, 8  # the level between pictures, and pictures in a row of a sheet
-_LINE = re.compile(r"(\d{1,5})x(\d{1,5})x([13]):([A-Za-z0-9+/=]*)")
+_LINE = re.compile(r"(\d+)x(\d+)x([13]):([A-Za-z0-9+/=]+)")
 
 
-class Picture(NamedTuple):
-    """A picture.
-
-    Attributes:
-        height: rows.
-        width: columns.
-        channels: 1 for grey, 3 for red, green, blue.
-        pixels: row by row, the channels of a pixel together.
-    """
-
-    height: int
-    width: int
-    channels: int
-    pixels: bytes
-
-
-def cut_up(shape: tuple[int, int, int], pixels: bytes) -> list[Picture]:
+def cut_up(shape: tuple[int, int, int], pixels: bytes) -> np.ndarray:
     """The pictures of an array ``(N, H, W, C)``.
 
     Args:
-        shape: height, width and channels of each.
+        shape: height, width and channels of each: 1 for grey, 3 for red, green, blue.
         pixels: its bytes.
-
-    Raises:
-        UserError: another number of channels than 1 or 3, or the bytes are not pictures of this shape.
     """
-    size = shape[0] * shape[1] * shape[2]
-    if shape[2] not in (1, 3) or size < 1 or len(pixels) % size:
-        dimensions = " x ".join(map(str, shape))
-        raise UserError(f"{len(pixels):,} bytes are not pictures of {dimensions}, grey or of three colours")
-    return [Picture(*shape, pixels[begin : begin + size]) for begin in range(0, len(pixels), size)]
+    return np.frombuffer(pixels, np.uint8).reshape(-1, *shape)
 
 
-def to_line(picture: Picture) -> str:
+def to_line(picture: np.ndarray) -> str:
     """A picture as text: its height, width and channels, and its pixels packed, ``28x28x1:eNp...``."""
-    packed = base64.b64encode(zlib.compress(picture.pixels, 9)).decode()
-    return f"{picture.height}x{picture.width}x{picture.channels}:{packed}"
-
-
-def from_line(line: str) -> Picture:
-    """Reads a line of :func:`to_line`.
-
-    Raises:
-        UserError: it is not such a line.
-    """
-    match = _LINE.fullmatch(line.strip())
-    if match is None:
-        raise UserError(f"no picture in {line[:40]!r}; it looks like '28x28x1:eNp...'")
-    height, width, channels = (int(number) for number in match.groups()[:3])
-    size = height * width * channels
-    unpacker = zlib.decompressobj()
-    try:
-        pixels = unpacker.decompress(base64.b64decode(match[4]), size + 1)  # no more, even if there is more
-    except (zlib.error, binascii.Error) as error:
-        raise UserError(f"the picture in {line[:40]!r} is damaged: {error}") from None
-    if len(pixels) != size or not unpacker.eof:
-        raise UserError(f"the picture in {line[:40]!r} does not have {size:,} bytes")
-    return Picture(height, width, channels, pixels)
-
-
-def sheet(pictures: Sequence[Picture], side: int) -> bytes:
-    """A PNG file with pictures in rows of eight, a grey line around each.
-
-    Args:
-        pictures: all of one shape, at least one.
-        side: pixels of the longer side of a picture, at least; each of its pixels becomes a square.
-
-    Raises:
-        UserError: different shapes.
-    """
-    import numpy as np
-    from matplotlib.image import imsave
-
-    shape = pictures[0][:3]
-    if {picture[:3] for picture in pictures} != {shape}:
-        raise UserError("the pictures of one sheet must have one shape")
-    columns, scale = min(COLUMNS, len(pictures)), max(1, side // max(shape[:2]))
-    pixels = np.frombuffer(b"".join(picture.pixels for picture in pictures), np.uint8).reshape(-1, *shape)
-    large = pixels.repeat(scale, 1).repeat(scale, 2)
-    lined = np.pad(large, ((0, -len(large) % columns), (0, 1), (0, 1), (0, 0)), constant_values=GREY)
-    rows = lined.reshape(-1, columns, *lined.shape[1:]).swapaxes(1, 2)
-    whole = rows.reshape(rows.shape[0] * rows.shape[1], -1, shape[2])
-    framed = np.pad(whole, ((1, 0), (1, 0), (0, 0)), constant_values=GREY)
-    out = io.BytesIO()
-    imsave(out, np.broadcast_to(framed, (*framed.shape[:2], 3)), format="png")
-    return out.getvalue()
+    packed = base64.b64encode(zlib.compress(picture.tobytes(), 9)).decode()
+    return f"{'x'.join(map(str, picture.shape))}:{packed}"
 
 
 def sheet_of(outputs: str | None, side: int = 112) -> bytes | None:
-    """A sheet with all pictures of some decoded outputs, a line each; None if a line is none, or there is no line."""
-    try:
-        pictures = [from_line(line) for line in (outputs or "").splitlines()]
-        return sheet(pictures, side) if pictures else None
-    except UserError:  # text, or pictures of several shapes
+    """A PNG file with the pictures of some decoded outputs, in rows of eight with a grey line around each.
+
+    Args:
+        outputs: a line of :func:`to_line` for each picture, all of one shape; None is returned for other text.
+        side: pixels of the longer side of a picture, at least; each of its pixels becomes a square.
+    """
+    lines = (outputs or "").splitlines()
+    matches = [match for line in lines if (match := _LINE.fullmatch(line))]
+    if not lines or len(matches) < len(lines):
         return None
+    height, width, channels = map(int, matches[0].groups()[:3])
+    scale = max(1, side // max(height, width))
+    large = width * scale, height * scale
+    columns = min(COLUMNS, len(lines))
+    rows = -(-len(lines) // columns)
+    size = columns * (large[0] + 1) + 1, rows * (large[1] + 1) + 1
+    sheet = Image.new("RGB", size, (GREY, GREY, GREY))
+    for i, match in enumerate(matches):
+        pixels = zlib.decompress(base64.b64decode(match[4]))
+        picture = Image.frombytes("L" if channels == 1 else "RGB", (width, height), pixels)
+        row, column = divmod(i, columns)
+        corner = column * (large[0] + 1) + 1, row * (large[1] + 1) + 1
+        sheet.paste(picture.resize(large, Image.Resampling.NEAREST), corner)
+    out = io.BytesIO()
+    sheet.save(out, "png")
+    return out.getvalue()

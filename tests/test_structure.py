@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1118,
     "nn": 4464,
     "report": 2002,
-    "repro": 1499,
+    "repro": 1473,
     "tasks": 2989,
     "training": 877,
     "verify": 170,

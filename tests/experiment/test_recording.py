@@ -10,7 +10,6 @@ from repro.events import EVENTS_FILE, Event, EventLog, read
 from repro.experiment.recording import first_event, slurm_job, wandb_id, write_last_events
 from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
-from repro.pictures import Picture, to_line
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord
 from tests.workshop import TINY, Workshop
@@ -44,7 +43,7 @@ def last_events(folder: Path, task: Given, outputs: str) -> list[Event]:
 
 
 def test_a_run_ends_with_metrics_samples_summary_and_pictures(tmp_path: Path) -> None:
-    metrics, samples, summary, drawn = last_events(tmp_path, Given(), to_line(Picture(2, 2, 1, b"abcd")))
+    metrics, samples, summary, drawn = last_events(tmp_path, Given(), "2x2x1:eNpLTEpOAQAD2AGL")
     assert (metrics["kind"], metrics["step"], metrics["test/a"]) == ("test", 7, 1.0)
     assert (samples["table"], samples["columns"], samples["rows"]) == ("samples", ["source"], [["x"]])
     assert summary["summary"] == {
