@@ -5,6 +5,7 @@ A recipe is one file, ``configs/<paper>/<name>.yaml``: a header, the sections of
 command line. An *experiment* is addressed as ``<paper>/<name>``, a point of a grid as ``<paper>/<name>@<point>``.
 """
 
+import contextlib
 import copy
 import hashlib
 import json
@@ -130,6 +131,10 @@ class Recipe:
     def run_dir(self, seed: int) -> Path:
         return runs_dir() / self.run_id(seed)
 
+    def words(self, seed: int) -> list[str]:
+        """The arguments of ``repro run`` for a seed."""
+        return [self.experiment, "--scale", self.scale, "--seed", str(seed), *self.overrides]
+
 
 def signature_hash(signature: Config) -> str:
     """SHA-256 over the canonical JSON of a signature."""
@@ -196,7 +201,7 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
         overrides: ``(dotted key, value)`` pairs, see :func:`repro.yamls.set_key`.
 
     Raises:
-        UserError: unknown experiment (nearest names offered), scale or section.
+        UserError: unknown experiment (nearest names offered), scale or section; an override that is no JSON.
     """
     name, _, point = experiment.partition("@")
     files = recipe_files()
@@ -218,10 +223,25 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
         if key.partition(".")[0] not in SECTIONS:
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
     _change(config, dict(overrides or ()), "command line")
-    words = tuple(f"--{key}={json.dumps(value, default=str)}" for key, value in overrides or ())
+    words = tuple(_word(key, value) for key, value in overrides or ())
     if named := [word for word in words if change_results([word])]:
         _deviate(config, [f"Settings given on the command line: {' '.join(named)}"])
     return Recipe(experiment, scale, config, words)
+
+
+def _word(key: str, value: Tree) -> str:
+    """An override as one word that the command line reads as the same value.
+
+    Raises:
+        UserError: a value that JSON cannot carry, like infinity.
+    """
+    with contextlib.suppress(TypeError, ValueError, UserError):
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if parse_yaml(text) == value:
+            return f"--{key}={text}"
+    raise UserError(
+        f"--{key}: {value!r} cannot be written as JSON on a command line; put it into a recipe file"
+    )
 
 
 def _point(file: Config, entry: Config, name: str, point: str) -> Config | None:

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from repro import recipe
+from repro.cli.runs import joined, parse_overrides
 from repro.errors import UserError
 from repro.recipe import (
     differing_keys,
@@ -13,6 +14,7 @@ from repro.recipe import (
     signature_hash,
 )
 from repro.yamls import flatten, parse_yaml, set_key
+from tests.cli.test_submit import HOSTILE
 from tests.recipe_files import write_recipe
 
 BASE = """
@@ -146,6 +148,40 @@ def test_settings_end_the_deviations_and_are_no_other_part_of_the_hash(write):
     assert infrastructure.config["deviations"] == ["always"]
     write("base", BASE.replace("width: 8", "width: 16"))
     assert load_recipe("toy/base").hash8 == result.hash8
+
+
+VALUES = [
+    1, 1.0, True, None, "", "1", "true", "null", "~", "1e-9", 1e-9, 1e22, -0.0, [1, "a, b", None], [], {},
+    {"class_path": "torch.optim.Adam", "init_args": {"lr": 1e-4, "betas": [0.9, 0.98]}}, {"a": {"b": []}},
+    "2026-01-02", "12:30:00", "0x10", "yes", "\x1b[2J", "a\0b", "\U0001f600", 10**30,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [*VALUES, *HOSTILE], ids=repr)
+def test_a_setting_keeps_its_value_and_type(write, value):
+    (word,) = load_recipe("toy/base", overrides=[("model.x", value)]).overrides
+    assert "\n" not in word
+    ((key, again),) = parse_overrides([word])
+    assert key == "model.x"
+    assert repr(again) == repr(value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"), [("compile", "true"), ("matmul_precision", '"high"'), ("stop", "null")]
+)
+def test_some_settings_have_no_dot(write, key, text):
+    (word,) = load_recipe("toy/base", overrides=[(key, parse_yaml(text))]).overrides
+    assert word == f"--{key}={text}"
+    assert joined([f"--{key}", text, "an/experiment"]) == [word, "an/experiment"]
+
+
+@pytest.mark.parametrize("text", [".inf", "-.inf", ".nan", "[1, .inf]", "2026-01-02", "{1: 2}"])
+def test_a_setting_that_json_cannot_carry_is_refused(write, text):
+    with pytest.raises(
+        UserError, match=r"--model\.x: .* cannot be written as JSON .*; put it into a recipe"
+    ) as caught:
+        load_recipe("toy/base", overrides=[("model.x", parse_yaml(text))])
+    assert "\n" not in str(caught.value)
 
 
 def test_a_point_without_keys_is_the_recipe_itself(write):

@@ -14,16 +14,16 @@ MOST_FILES = 16  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1835,
+    "cli": 1834,
     "data": 5137,
     "evidence": 2422,
     "experiment": 2561,
-    "launch": 2171,
+    "launch": 2141,
     "mirror": 390,
     "models": 1118,
     "nn": 4464,
     "report": 2002,
-    "repro": 1473,
+    "repro": 1484,
     "tasks": 2989,
     "training": 877,
     "verify": 170,

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_flag, add_grid, add_targets, add_verb
-from repro.cli.runs import parse_grid, parse_overrides
+from repro.cli.runs import parse_grid
 from repro.errors import UserError
 from repro.paths import cluster_files
-from repro.recipe import load_recipe
 from repro.seeds import SeedChoice
 from repro.text import size
 
@@ -113,10 +112,10 @@ def require_runnable(plan: "Plan") -> None:
     from repro.data.sets.weights.weight_data import open_weights
     from repro.experiment.session import rehearse
     from repro.experiment.trainer import quiet
+    from repro.launch.targets import recipes_of
 
     quiet()
-    for experiment, scale, settings in dict.fromkeys((s.experiment, s.scale, s.settings) for s in plan.runs):
-        recipe = load_recipe(experiment, scale, parse_overrides([*settings]))
+    for recipe in recipes_of(plan.runs):
         rehearse(recipe, plan.profile.ranks)
         if recipe.pretrained is not None:
             open_weights(str(recipe.pretrained))
@@ -135,11 +134,12 @@ def _rows(plan: "Plan", entry: "Submission | None") -> list[dict[str, object]]:
         state = "queued" if spec.run_id in plan.queued else "recorded"
         if name:
             state = "submitted" if job else "to submit"
-        facts = ("run_id", "experiment", "scale", "seed", "settings")
-        row = {name: getattr(spec, name) for name in facts}
         script = str(entry.folder / job.script) if entry and job else None
-        waits = waiting.get(spec.run_id, [])
-        rows.append({**row, "state": state, "name": name, "job": task, "script": script, "waits_for": waits})
+        rows.append({
+            "run_id": spec.run_id, "experiment": spec.recipe.experiment, "scale": spec.recipe.scale, "seed": spec.seed,
+            "settings": spec.recipe.overrides, "state": state, "name": name, "job": task, "script": script,
+            "waits_for": waiting.get(spec.run_id, []),
+        })  # fmt: skip
     return rows
 
 

@@ -242,8 +242,8 @@ def run_grid(args: argparse.Namespace) -> int:
         require_buildable(points)
     runs = []
     for recipe, seed in chosen:
-        words = run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)
-        runs.append((" ".join([recipe.run_id(seed), *recipe.overrides]), [*words, *passed]))
+        words = ["run", *recipe.words(seed), *passed]
+        runs.append((" ".join([recipe.run_id(seed), *recipe.overrides]), words))
     code = run_each(runs)
     if code == EXIT_OK and not args.smoke:
         ids = dict.fromkeys(recipe.run_id(seed) for recipe, seed in chosen)
@@ -261,11 +261,6 @@ def require_buildable(recipes: Iterable[Recipe]) -> None:
 
     for recipe in recipes:
         build(recipe, meta=True)
-
-
-def run_words(experiment: str, scale: str, seed: int, settings: Sequence[str] = ()) -> list[str]:
-    """The arguments of ``repro`` that run one seed."""
-    return ["run", experiment, "--scale", scale, "--seed", str(seed), *settings]
 
 
 def run_each(runs: Sequence[tuple[str, list[str]]], hours: float = math.inf) -> int:
@@ -333,7 +328,7 @@ def _ended(process: BaseProcess, request: StopRequest, end: float) -> int:
 
 def train(recipe: Recipe, seed: int, *options: Any) -> RunRecord:
     """Trains, tests and records one run, or resumes it; the options are those of :func:`repro.experiment.run.run`."""
-    command = shlex.join(["repro", *run_words(recipe.experiment, recipe.scale, seed, recipe.overrides)])
+    command = shlex.join(["repro", "run", *recipe.words(seed)])
     with StopRequest() as request:  # before the imports, which take seconds
         from repro.experiment.run import run
 
@@ -388,7 +383,7 @@ def reproduce_all(args: argparse.Namespace) -> int:
     """Run everything that has no record yet, then make the tables."""
     from repro.launch.run_list import ListEntry, read_list, resolve_list
     from repro.launch.slurm.chain import needed
-    from repro.launch.targets import not_judged
+    from repro.launch.targets import not_judged, recipes_of
 
     if args.list and (args.targets or (args.scale, args.seeds) != ("paper", "3")):
         raise UserError(f"--list {args.list} excludes targets, --scale and --seeds; write them into the file")
@@ -397,25 +392,26 @@ def reproduce_all(args: argparse.Namespace) -> int:
     targets = args.targets or sorted({e.split("/")[0] for e in experiments() if args.scale in scales_of(e)})
     entries = read_list(args.list) if args.list else [ListEntry(targets, args.scale, args.seeds)]
     specs, notices = resolve_list(entries)
-    todo = needed(specs, queued={})
-    changed = dict.fromkeys((s.experiment, s.scale, s.settings) for s in todo.specs if s.settings)
+    todo, _ = needed(specs, queued={})
+    changed = [recipe for recipe in recipes_of(todo) if recipe.overrides]
     if changed:
-        require_buildable(load_recipe(e, scale, parse_overrides([*words])) for e, scale, words in changed)
-    recorded, first = sum(spec.done for spec in specs), len(todo.added)
+        require_buildable(changed)
+    recorded = sum(spec.done for spec in specs)
+    first = len({spec.run_id for spec in todo} - {spec.run_id for spec in specs})
     before = f", {first} of them because others start from them" if first else ""
-    print(f"{len(specs)} runs, {recorded} recorded, {len(todo.specs)} to do{before}")
+    print(f"{len(specs)} runs, {recorded} recorded, {len(todo)} to do{before}")
     damaged = read_records(*all_records_dirs()).damaged
-    for line in [*damaged, *notices, *(not_judged(todo.specs) if args.dry_run else ())]:
+    for line in [*damaged, *notices, *(not_judged(todo) if args.dry_run else ())]:
         print(line, file=sys.stderr)
     if args.dry_run:
-        for spec in todo.specs:
-            hours = load_recipe(spec.experiment, spec.scale).config.get("hours")
+        for spec in todo:
+            hours = spec.recipe.config.get("hours")
             missing = [store for store in spec.stores if not (data_dir() / store).is_dir()]
             time_needed = f"{hours:g} h" if hours else "hours unknown"
-            notes = [time_needed, *spec.settings, *(f"data missing: {name}" for name in missing)]
+            notes = [time_needed, *spec.recipe.overrides, *(f"data missing: {name}" for name in missing)]
             print(f"{spec.run_id}  {', '.join(notes)}")
         return EXIT_OK
-    runs = [(s.run_id, run_words(s.experiment, s.scale, s.seed, s.settings)) for s in todo.specs]
+    runs = [(spec.run_id, ["run", *spec.recipe.words(spec.seed)]) for spec in todo]
     code = run_each(runs, args.hours or math.inf)
     if code in (EXIT_OK, EXIT_FAILED):
         from repro.report.render import write_tables

@@ -7,10 +7,9 @@ from repro.errors import UserError
 from repro.launch.slurm.profile import Profile
 from repro.launch.slurm.validation import hours
 from repro.launch.targets import RunSpec
-from repro.recipe import load_recipe
+from repro.recipe import Recipe, load_recipe
 
 FASTER = 10  # the most that hardware is believed to be faster than that of an estimate
-_MAX_STEPS = "--trainer.max_steps="
 
 
 @dataclass(frozen=True)
@@ -32,14 +31,13 @@ class Expectation:
         return self.hours * self.devices
 
 
-def expectation(experiment: str, scale: str) -> Expectation | None:
-    """The expectation of a recipe at a scale; None if it states nothing.
+def expectation(recipe: Recipe) -> Expectation | None:
+    """The expectation of a recipe; None if it states nothing.
 
     Raises:
         UserError: the header is there but malformed.
     """
-    config = load_recipe(experiment, scale).config
-    stated = {key: config[key] for key in ("hours", "devices", "hardware") if key in config}
+    stated = {key: recipe.config[key] for key in ("hours", "devices", "hardware") if key in recipe.config}
     if not stated:
         return None
     try:
@@ -48,7 +46,7 @@ def expectation(experiment: str, scale: str) -> Expectation | None:
         expected = None
     if expected is None or expected.hours < 0 or expected.devices < 0:
         raise UserError(
-            f"{experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
+            f"{recipe.experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
         )
     return expected
 
@@ -59,11 +57,11 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     Raises:
         UserError: a run that needs far more than the time of all its attempts.
     """
-    estimates = [(spec, _expected(spec)) for spec in specs]
-    for spec, estimate in estimates:
-        _refuse_too_long(spec, estimate, profile)
+    estimates = [(spec.recipe, _expected(spec.recipe)) for spec in specs]
+    for recipe, estimate in estimates:
+        _refuse_too_long(recipe, estimate, profile)
     known = [e for _, e in estimates if e is not None]
-    unknown = sorted({spec.experiment for spec, e in estimates if e is None})
+    unknown = sorted({recipe.experiment for recipe, e in estimates if e is None})
     on = ", ".join(dict.fromkeys(f"{e.devices} x {e.hardware}" if e.devices else e.hardware for e in known))
     lines = []
     if known:
@@ -78,17 +76,17 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     return lines
 
 
-def _expected(spec: RunSpec) -> Expectation | None:
+def _expected(recipe: Recipe) -> Expectation | None:
     """The expectation of a run, which is shorter where a setting reduces its number of updates."""
-    expected = expectation(spec.experiment, spec.scale)
-    given = [word.removeprefix(_MAX_STEPS) for word in spec.settings if word.startswith(_MAX_STEPS)]
-    planned = load_recipe(spec.experiment, spec.scale).config.get("trainer", {}).get("max_steps")
-    if expected is None or not given or not given[-1].isdigit() or not planned:
+    expected = expectation(recipe)
+    plain = load_recipe(recipe.experiment, recipe.scale)
+    given, planned = (one.config.get("trainer", {}).get("max_steps") for one in (recipe, plain))
+    if expected is None or not isinstance(given, int) or given < 0 or not planned:
         return expected
-    return replace(expected, hours=expected.hours * int(given[-1]) / planned)
+    return replace(expected, hours=expected.hours * given / planned)
 
 
-def _refuse_too_long(spec: RunSpec, expected: Expectation | None, profile: Profile) -> None:
+def _refuse_too_long(recipe: Recipe, expected: Expectation | None, profile: Profile) -> None:
     if expected is None:
         return
     gpus = profile.nodes * profile.gpus_per_node
@@ -98,7 +96,7 @@ def _refuse_too_long(spec: RunSpec, expected: Expectation | None, profile: Profi
     if needed > FASTER * given:
         unit = ("GPU hours" if gpus else "core hours") if expected.devices else "h"
         raise UserError(
-            f"{spec.experiment} ({spec.scale}) is estimated at {needed:.4g} hours of {expected.hardware}, but time "
+            f"{recipe.experiment} ({recipe.scale}) is estimated at {needed:.4g} hours of {expected.hardware}, but time "
             f"{profile.time} and max_requeues {profile.max_requeues} of the cluster profile {profile.name} give "
             f"{given:.4g} {unit} in all attempts; raise them, or choose a smaller scale"
         )

@@ -130,17 +130,19 @@ def make_plan(
     targets, scale, done = request.targets, request.scale, recorded()
     meant = (resolve_targets(targets, scale, request.seeds, one, done) for one in request.grid)
     requested = list({spec.run_id: spec for specs in meant for spec in specs}.values())
-    todo = needed(requested, queued)
+    specs, needs = needed(requested, queued)
+    named = {spec.run_id for spec in requested}
+    added = tuple(spec for spec in specs if spec.run_id not in named)
     name = job_name(targets[0], scale)
     if not request.accept_changes:
-        _refuse_changes(todo.specs)
-    jobs = arrange(todo, queued, name, leaving, limits.largest_array)
+        _refuse_changes(specs)
+    jobs = arrange(specs, needs, queued, name, leaving, limits.largest_array)
     if jobs and request.tables:
         waiting = [queued[spec.run_id] for spec in requested if spec.run_id in queued]
         jobs = (*jobs, PlannedJob(f"{name}.tables", {}, ends=(*(job.name for job in jobs), *waiting)))
     places = current_places(submission_name())
     require_sourced(profile, places.work)
-    plan = Plan(request, profile, places, jobs, (*todo.added, *requested), todo.added, queued, leaving)
+    plan = Plan(request, profile, places, jobs, (*added, *requested), added, queued, leaving)
     for job in jobs:
         check_syntax(plan.script(job))
     return plan
@@ -151,9 +153,10 @@ def _refuse_changes(specs: Sequence[RunSpec]) -> None:
     code = code_hash(PROJECT)
     changed = []
     for spec in specs:
-        for newest in sorted(spec.run_dir.glob("checkpoints/step-*.ckpt"))[-1:]:
+        folder = spec.recipe.run_dir(spec.seed)
+        for newest in sorted(folder.glob("checkpoints/step-*.ckpt"))[-1:]:
             step = int(newest.stem.rpartition("-")[2])
-            known = attempts(read(spec.run_dir / EVENTS_FILE), step, ("commit", "code_sha256"))
+            known = attempts(read(folder / EVENTS_FILE), step, ("commit", "code_sha256"))
             wrote = [one for one in known if one["first"] < step <= one["last"]] or [{}]
             if wrote[-1].get("code_sha256") not in (None, code):
                 changed.append(f"{spec.run_id} (at commit {str(wrote[-1]['commit'])[:8]})")
@@ -193,10 +196,10 @@ def summarise(plan: Plan) -> list[str]:
         why = "every run has its record or is in the queue" if queued else "every run has its record"
         return [*lines, f"nothing to submit: {why}; --seeds names other seeds"]
     if plan.added:
-        names = ", ".join(dict.fromkeys(spec.experiment for spec in plan.added))
+        names = ", ".join(dict.fromkeys(spec.recipe.experiment for spec in plan.added))
         plainly = " (without the settings given)" if any(request.grid) else ""
         lines.append(f"added, since others start from them: {names}{plainly}")
-    lines += [" ".join(("grid:", r.run_id, *r.settings)) for r in runs if len(request.grid) > 1]
+    lines += [" ".join(("grid:", r.run_id, *r.recipe.overrides)) for r in runs if len(request.grid) > 1]
     lines += describe_cost(runs, plan.profile)
     lines += [f"waits: {run} for {listed(before)}" for run, before in plan.waits.items()]
     if not all(job.tasks for job in plan.jobs):

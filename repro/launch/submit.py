@@ -181,7 +181,10 @@ def carry_out(plan: Plan) -> Submission:
 
 
 def _job(job: PlannedJob) -> Job:
-    tasks = (ArrayTask(i, run.experiment, run.scale, run.seed, run.run_id) for i, run in job.tasks.items())
+    tasks = (
+        ArrayTask(i, run.recipe.experiment, run.recipe.scale, run.seed, run.run_id)
+        for i, run in job.tasks.items()
+    )
     after = tuple(name for name in (job.follows, *job.waits_for, *job.ends) if name)
     return Job(job.name, f"{job.name.replace('/', '-')}.sbatch", None, after, tuple(tasks))
 

@@ -5,12 +5,10 @@ or ``<paper>/<recipe>@<point>``), a published table (``<paper>:table2``) or one 
 (``<paper>:table2:transformer-base``). Tables and rows are found through ``ours`` of the published files.
 """
 
-from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from repro.errors import UserError, nearest
-from repro.launch.slurm.validation import setting
 from repro.paths import all_records_dirs
 from repro.recipe import SCALES, Overrides, Recipe, experiments, load_recipe, reproduced, scales_of
 from repro.record import RECORD_FILE, read_records, withdrawn
@@ -22,28 +20,26 @@ class RunSpec:
     """A run that a target names.
 
     Attributes:
-        experiment: ``<paper>/<recipe>[@point]``.
-        scale: one of :data:`repro.recipe.SCALES`.
+        recipe: its recipe, with the settings that were given.
         seed: the run's seed.
-        run_id: ``<experiment>/<scale>/s<seed>-<hash8>``.
-        run_dir: the run's folder.
         done: a record of this experiment, scale, seed and configuration exists.
-        settings: the overrides, one word each: ``--trainer.max_steps=10``.
-        stores: names of the stores that it reads: of data, and of pretrained weights.
-        start_from: the experiment whose final weights it begins with, or None.
-        judged: the judged seeds of its recipe.
     """
 
-    experiment: str
-    scale: str
+    recipe: Recipe
     seed: int
-    run_id: str
-    run_dir: Path
     done: bool = False
-    settings: tuple[str, ...] = ()
-    stores: tuple[str, ...] = ()
-    start_from: str | None = None
-    judged: tuple[int, ...] = ()
+
+    @property
+    def run_id(self) -> str:
+        return self.recipe.run_id(self.seed)
+
+    @property
+    def stores(self) -> list[str]:
+        """Names of the stores that it reads: of data, and of pretrained weights."""
+        data = self.recipe.config.get("data")
+        arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
+        names = arguments.get("store"), self.recipe.pretrained
+        return [name for name in names if isinstance(name, str)]
 
 
 # Experiment, scale, seed, the configuration's hash, and whether on a GPU.
@@ -89,9 +85,11 @@ def resolve_targets(
     on_gpu = _ON_GPU.get(str(dict(overrides or ()).get("trainer.accelerator")))
     matching = {r[:-1] for r in (recorded() if done is None else done) if on_gpu in (None, r[-1])}
     recipes = [load_recipe(e, scale, overrides) for e in chosen]
-    settings = tuple(setting(key, value) for key, value in overrides or ())
-    runs = ((recipe, seed) for recipe in recipes for seed in seeds.select(recipe.seeds))
-    return [_spec(recipe, seed, matching, settings) for recipe, seed in runs]
+    return [
+        RunSpec(recipe, seed, (recipe.experiment, scale, seed, recipe.config_hash) in matching)
+        for recipe in recipes
+        for seed in seeds.select(recipe.seeds)
+    ]
 
 
 def prerequisite(spec: RunSpec) -> RunSpec | None:
@@ -102,18 +100,22 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
     Raises:
         UserError: ``start_from`` names no experiment, or one without this scale.
     """
-    if spec.start_from is None:
+    experiment, start_from = spec.recipe.experiment, spec.recipe.start_from
+    if start_from is None:
         return None
-    if not isinstance(spec.start_from, str):
-        raise UserError(
-            f"{spec.experiment}: start_from: {spec.start_from!r} is not the name of an experiment"
-        )
+    if not isinstance(start_from, str):
+        raise UserError(f"{experiment}: start_from: {start_from!r} is not the name of an experiment")
     try:
-        recipe = load_recipe(spec.start_from, spec.scale)
+        recipe = load_recipe(start_from, spec.recipe.scale)
     except UserError as error:
-        raise UserError(f"{spec.experiment} starts from {spec.start_from!r}: {error}") from None
-    before = _spec(recipe, spec.seed, (), ())
-    return replace(before, done=(before.run_dir / RECORD_FILE).is_file())
+        raise UserError(f"{experiment} starts from {start_from!r}: {error}") from None
+    return RunSpec(recipe, spec.seed, (recipe.run_dir(spec.seed) / RECORD_FILE).is_file())
+
+
+def recipes_of(specs: Iterable[RunSpec]) -> list[Recipe]:
+    """The recipes of some runs, each once."""
+    recipes = (spec.recipe for spec in specs)
+    return list({(recipe.experiment, recipe.scale, recipe.overrides): recipe for recipe in recipes}.values())
 
 
 def without_scale(targets: Sequence[str], scale: str) -> list[str]:
@@ -123,7 +125,7 @@ def without_scale(targets: Sequence[str], scale: str) -> list[str]:
 
 def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
     """A line that names the recipes with fewer judged seeds than requested, if there are any."""
-    judged = {spec.experiment: spec.judged for spec in specs}
+    judged = {spec.recipe.experiment: spec.recipe.seeds for spec in specs}
     few = [f"{e} has {show_ranges(own)}" for e, own in judged.items() if len(own) < seeds.count]
     return [f"fewer than {seeds.count} judged seeds: {', '.join(few)}"] if few else []
 
@@ -132,8 +134,8 @@ def not_judged(specs: Sequence[RunSpec]) -> list[str]:
     """A line for each experiment with runs whose records are kept and not judged."""
     seeds: dict[str, list[int]] = {}
     for spec in specs:
-        seeds.setdefault(spec.experiment, []).append(spec.seed)
-    judged = {spec.experiment: spec.judged for spec in specs}
+        seeds.setdefault(spec.recipe.experiment, []).append(spec.seed)
+    judged = {spec.recipe.experiment: spec.recipe.seeds for spec in specs}
     return [line for e, seeds_of in seeds.items() for line in unjudged(e, dict.fromkeys(seeds_of), judged[e])]
 
 
@@ -157,24 +159,6 @@ def experiments_at(targets: Sequence[str], scale: str) -> list[str]:
         hint = f"; there is: {', '.join(others)}" if others else ""
         raise UserError(f"{names}: nothing to run at scale {scale!r}{hint}")
     return chosen
-
-
-def _spec(recipe: Recipe, seed: int, done: Container[object], settings: tuple[str, ...]) -> RunSpec:
-    data = recipe.config.get("data")
-    arguments = (data.get("init_args") or {}) if isinstance(data, dict) else {}
-    stores = arguments.get("store"), recipe.pretrained
-    return RunSpec(
-        experiment=recipe.experiment,
-        scale=recipe.scale,
-        seed=seed,
-        run_id=recipe.run_id(seed),
-        run_dir=recipe.run_dir(seed),
-        done=(recipe.experiment, recipe.scale, seed, recipe.config_hash) in done,
-        settings=settings,
-        stores=tuple(store for store in stores if isinstance(store, str)),
-        start_from=recipe.start_from,
-        judged=recipe.seeds,
-    )
 
 
 def _experiments_of(target: str) -> list[str]:

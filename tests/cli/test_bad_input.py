@@ -99,7 +99,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.optimizer.lrr", "1", ("model.init_args.optimizer.init_args", "'lrr'; nearest: lr")),
         ("model.optimizer.lr", "abc", ("model.init_args.optimizer.lr: must be float, not 'abc'",)),
         ("model.optimizer.lr", "-1", ("model.optimizer: Invalid learning rate", "-1")),
-        ("model.optimizer.lr", ".inf", ("learning rates of the first updates", "finite")),
+        ("model.optimizer.lr", ".inf", ("--model.optimizer.lr: inf cannot be written as JSON",)),
         ("model.schedule.factor", "-1", ("learning rates of the first updates", "at least 0")),
         ("model.net.blocks.mixers.0.dropout", "1.5", ("dropout", "below 1, not 1.5")),
         ("model.schedule", "{class_path: torch.optim.lr_scheduler.StepLR, init_args: {step_size: 0}}", ("divides",)),
@@ -131,6 +131,7 @@ def test_settings(workshop: Workshop, key: str, value: str, parts: tuple[str, ..
         ("feed_forward:", "feedforward:", (f"{NET}.blocks", "'feedforward'", "feed_forward")),
         ("max_length: 60", "max_length: sixty", ("data.init_args.max_length", "int", "'sixty'")),
         ("every_steps: 1,", "every_steps: 1, every_steps: 2,", ("'every_steps' is given twice", "line")),
+        ("lr: 1.0", "lr: .inf", ("learning rates of the first updates", "finite")),
         ("  init_args:\n    beam", "  init_args: [\n    beam", ("tiny.yaml, line",)),
     ],
 )

@@ -91,16 +91,27 @@ def test_a_hostile_target_or_profile_is_refused(site: Workshop, value: str) -> N
 @pytest.mark.parametrize(
     "value", ["a;b", "$(touch pwned)", "../x", "/etc", "a b", "a\nb", "-x", "a\0b", "*", "été"]
 )
-def test_a_hostile_store_or_key_is_refused(site: Workshop, value: str) -> None:
+def test_a_hostile_store_or_key_is_refused(
+    site: Workshop, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setattr(module, "require_runnable", RUNNABLE)
     for words in (
         f"--data.init_args.store={json.dumps(value)}",
         f"--model.{value}=1",
         f"--model.x.{value};=1",
     ):
         output = submit("--dry-run", words)
-        if words not in ("--model.-x=1", "--model./etc=1"):  # keys like any other
-            output.refused()
-            assert output.out == ""
+        output.refused()
+        assert output.out == ""
+
+
+@pytest.mark.parametrize("value", [".inf", ".nan"])
+def test_a_setting_that_json_cannot_carry_is_refused_before_the_queue(
+    site: Workshop, cluster: FakeCluster, value: str
+) -> None:
+    for words in ([f"--model.init_args.remark={value}"], ["--grid", f"model.init_args.remark=1,{value}"]):
+        submit(*words).refused(f"--model.init_args.remark: {value[1:]} cannot be written as JSON")
+    assert cluster.tasks() == []
 
 
 @pytest.mark.parametrize("name", ["a;b", "$(touch pwned)", "a b", "a\nb", "`x`", "été", "'", '"', "*", "a|b"])

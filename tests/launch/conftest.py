@@ -7,7 +7,7 @@ import pytest
 
 from repro.launch.slurm.render import Places
 from repro.launch.targets import RunSpec
-from repro.recipe import load_recipe
+from repro.recipe import Recipe, load_recipe
 from repro.record import RunRecord, write_record
 from repro.seeds import SeedChoice
 
@@ -75,10 +75,11 @@ class World:
 
     def record(self, spec: RunSpec, config_hash: str | None = None) -> None:
         """Writes the record of a finished run."""
-        config_hash = config_hash or load_recipe(spec.experiment, spec.scale).config_hash
+        recipe = spec.recipe
+        config_hash = config_hash or load_recipe(recipe.experiment, recipe.scale).config_hash
         write_record(
             RunRecord(
-                experiment=spec.experiment, scale=spec.scale, seed=spec.seed, run_id=spec.run_id,
+                experiment=recipe.experiment, scale=recipe.scale, seed=spec.seed, run_id=spec.run_id,
                 command="repro run", config={}, config_hash=config_hash, commit=None, dirty=None,
                 versions={}, hardware={}, precision="32", data={}, parameters=1, steps=1, tokens=1,
                 wall_seconds=1.0, gpu_hours=0.0, peak_bytes=1, metrics=[], curves={}, checkpoint_sha256=None,
@@ -105,8 +106,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def places() -> Places:
+def places(monkeypatch: pytest.MonkeyPatch) -> Places:
     """Folders that are the same on every machine."""
+    monkeypatch.setenv("REPRO_RUNS", "/scratch/me/runs")
     submission = Path("/scratch/me/runs/slurm/20260102T030405Z-abcdef")
     variables = {
         f"REPRO_{n.upper()}": Path(f"/scratch/me/{n}") for n in ("data", "results", "runs", "trials")
@@ -120,8 +122,10 @@ def named(*seeds: int) -> SeedChoice:
     return SeedChoice(named=seeds)
 
 
-def spec(experiment: str = "alpha/base", scale: str = "paper", seed: int = 1) -> RunSpec:
-    """A run that needs no recipe to be hashed."""
-    run_id = f"{experiment}/{scale}/s{seed}-01234567"
-    folder = Path("/scratch/me/runs") / run_id
-    return RunSpec(experiment, scale, seed, run_id, folder, stores=("pairs",))
+def spec(
+    experiment: str = "alpha/base", scale: str = "paper", seed: int = 1, store: str = "pairs", *overrides: str
+) -> RunSpec:
+    """A run whose hash is always the same."""
+    recipe = Recipe(experiment, scale, {"data": {"init_args": {"store": store}}}, overrides)
+    vars(recipe)["config_hash"] = "0123456789abcdef" * 4
+    return RunSpec(recipe, seed)

@@ -6,14 +6,15 @@ from repro.errors import UserError
 from repro.launch.cost import Expectation, describe_cost, expectation
 from repro.launch.slurm.profile import load_profile
 from repro.launch.targets import resolve_targets
+from repro.recipe import load_recipe
 from tests.launch.conftest import World, named
 
 
 def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
-    assert expectation("alpha/base", "paper") == Expectation(12, 8, "NVIDIA P100")
-    assert expectation("alpha/base", "paper").gpu_hours == 96
-    assert expectation("alpha/base", "cpu").gpu_hours == 0
-    assert expectation("beta/only", "paper") is None
+    assert expectation(load_recipe("alpha/base", "paper")) == Expectation(12, 8, "NVIDIA P100")
+    assert expectation(load_recipe("alpha/base", "paper")).gpu_hours == 96
+    assert expectation(load_recipe("alpha/base", "cpu")).gpu_hours == 0
+    assert expectation(load_recipe("beta/only", "paper")) is None
 
 
 def test_the_sum_over_runs(world: World) -> None:
@@ -54,4 +55,4 @@ def test_a_run_that_all_attempts_together_cannot_end_is_refused(world: World) ->
 def test_a_malformed_header_is_named(world: World, header: str) -> None:
     world.write("configs/gamma/bad.yaml", f"title: bad\nscales: {{paper: {header}}}\n")
     with pytest.raises(UserError, match=r"gamma/bad: a scale gives hours"):
-        expectation("gamma/bad", "paper")
+        expectation(load_recipe("gamma/bad", "paper"))

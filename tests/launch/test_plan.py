@@ -84,7 +84,7 @@ def test_settings_reach_every_run_and_change_its_identity(world: World) -> None:
     script = plan.script(plan.jobs[0])
     assert script.count("--trainer.max_steps=5)") == 2
     assert {r.run_id for r in plan.runs} & {r.run_id for r in plain.runs} == set()
-    assert all(f"run_dir={run.run_dir}" in script for run in plan.runs)
+    assert all(f"run_dir={run.recipe.run_dir(run.seed)}" in script for run in plan.runs)
 
 
 def test_a_grid_is_one_array_with_a_task_for_each_value_and_seed(world: World) -> None:
@@ -92,7 +92,7 @@ def test_a_grid_is_one_array_with_a_task_for_each_value_and_seed(world: World) -
     (first, _) = resolve_targets(["alpha/base"], "paper", named(1, 2), grid[0])
     plan = make_plan(request("alpha/base", grid=grid), {first.run_id: "12_0"})
     (job,) = plan.jobs
-    assert [(run.settings, run.seed) for run in job.tasks.values()] == [
+    assert [(run.recipe.overrides, run.seed) for run in job.tasks.values()] == [
         (("--trainer.max_steps=5",), 2),
         (("--trainer.max_steps=6",), 1),
         (("--trainer.max_steps=6",), 2),

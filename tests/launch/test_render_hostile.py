@@ -68,13 +68,16 @@ def test_hostile_values_are_quoted(world: World, places: Places, value: str) -> 
     assert done.stdout.decode() == f"{variables['REPRO_DATA']}\n{value}"
 
 
-def test_hostile_run_folders_are_quoted(world: World, places: Places) -> None:
-    script = render([replace(spec(), run_dir=Path("/r/$(touch x) '"))], profile(), places)
+def test_hostile_run_folders_are_quoted(
+    world: World, places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REPRO_RUNS", "/r/$(touch x) '")
+    script = render([spec()], profile(), places)
     assert bash_parses(script)
-    assert """run_dir='/r/$(touch x) '"'"''""" in script
+    assert """run_dir='/r/$(touch x) '"'"'/alpha/base/paper/s1-01234567'""" in script
 
 
 @pytest.mark.parametrize("store", ["../../etc; id", "../x", "a/../../b", "/etc", "$(x)", "a b", "-x", "a\nb"])
 def test_a_store_that_is_no_name_is_refused(world: World, places: Places, store: str) -> None:
     with pytest.raises(UserError, match="store"):
-        render([replace(spec(), stores=("pairs", store))], profile(), places)
+        render([spec(store=store)], profile(), places)

@@ -62,7 +62,7 @@ def test_a_submission(world: World, cluster: FakeCluster) -> None:
     (job,) = entry.jobs
     assert (job.name, job.job_id, job.after) == ("alpha.table2.paper", 1, ())
     assert [dataclasses.astuple(t) for t in job.tasks] == [
-        (i, r.experiment, "paper", r.seed, r.run_id) for i, r in enumerate(plan.runs)
+        (i, r.recipe.experiment, "paper", r.seed, r.run_id) for i, r in enumerate(plan.runs)
     ]
     assert entry.command == "repro submit alpha:table2"
     assert lines[0].startswith("runs: 4 to submit")
@@ -386,7 +386,7 @@ def test_a_dry_run_asks_slurm_about_jobs_that_wait_for_none(chain: World, cluste
 
 def test_what_cannot_begin_is_not_queued(world: World, cluster: FakeCluster) -> None:
     def check(plan: Plan) -> None:
-        raise UserError(f"no store of {plan.runs[0].experiment}")
+        raise UserError(f"no store of {plan.runs[0].recipe.experiment}")
 
     for call in (
         lambda: submit(request("alpha/base"), quiet, check),
@@ -402,11 +402,12 @@ def test_checkpoints_of_other_code_are_not_resumed_unless_accepted(
     world: World, cluster: FakeCluster
 ) -> None:
     (run,) = resolve_targets(["alpha/base"], "paper", named(1))
-    log, config = EventLog(run.run_dir), {"commit": "c" * 40, "code_sha256": "0" * 64}
+    folder = run.recipe.run_dir(run.seed)
+    log, config = EventLog(folder), {"commit": "c" * 40, "code_sha256": "0" * 64}
     log.begin(b"", 0, {"config": config})
     submitted("alpha/base", seeds=named(2))
-    (run.run_dir / "checkpoints").mkdir()
-    (run.run_dir / "checkpoints" / "step-00000010.ckpt").touch()
+    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints" / "step-00000010.ckpt").touch()
     refusal = r"of other code: alpha/base/paper/s1-\w+ \(at commit cccccccc\)"
     with pytest.raises(UserError, match=refusal):
         submit(request("alpha/base", seeds=named(1)), quiet)
@@ -416,7 +417,7 @@ def test_checkpoints_of_other_code_are_not_resumed_unless_accepted(
     cluster.end(*cluster.tasks())
     with pytest.raises(UserError, match=refusal):  # that attempt wrote no checkpoint
         submit(request("alpha/base", seeds=named(1)), quiet)
-    (run.run_dir / "checkpoints" / "step-00000020.ckpt").touch()
+    (folder / "checkpoints" / "step-00000020.ckpt").touch()
     assert submitted("alpha/base", seeds=named(1))
 
 

@@ -10,7 +10,7 @@ from tests.launch.conftest import World, named
 
 
 def names(targets: list[str], scale: str = "paper") -> list[str]:
-    return [s.experiment for s in resolve_targets(targets, scale, named(1))]
+    return [s.recipe.experiment for s in resolve_targets(targets, scale, named(1))]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_no_target_means_everything(world: World) -> None:
 
 def test_each_run_once_in_the_order_named(world: World) -> None:
     specs = resolve_targets(["beta/only", "alpha:table2", "alpha/base"], "paper", named(3, 1))
-    assert [(s.experiment, s.seed) for s in specs] == [
+    assert [(s.recipe.experiment, s.seed) for s in specs] == [
         (e, seed) for e in ("beta/only", "alpha/base", "alpha/grid@a") for seed in (3, 1)
     ]
 
@@ -44,7 +44,7 @@ def test_each_run_once_in_the_order_named(world: World) -> None:
 def test_a_run_knows_its_folder(world: World) -> None:
     (result,) = resolve_targets(["alpha/base"], "cpu", named(2))
     assert result.run_id == f"alpha/base/cpu/s2-{load_recipe('alpha/base', 'cpu').hash8}"
-    assert result.run_dir == world.root / "runs" / result.run_id
+    assert result.recipe.run_dir(result.seed) == world.root / "runs" / result.run_id
     (other,) = resolve_targets(["alpha/base"], "paper", named(2))
     assert other.run_id[-8:] != result.run_id[-8:]
 
@@ -98,7 +98,7 @@ def test_a_signature_is_hashed_once_for_all_seeds(world: World, monkeypatch: pyt
 def test_a_count_of_seeds_is_of_each_recipes_judged_ones(world: World) -> None:
     world.write("configs/beta/only.yaml", "title: only\nseeds: 11-12\ntrainer: {max_steps: 3}\n")
     specs = resolve_targets(["alpha/base", "beta/only"], "paper", SeedChoice(3))
-    assert [(s.experiment, s.seed) for s in specs] == [
+    assert [(s.recipe.experiment, s.seed) for s in specs] == [
         *(("alpha/base", seed) for seed in (1, 2, 3)),
         *(("beta/only", seed) for seed in (11, 12)),
     ]
@@ -143,4 +143,4 @@ def test_a_run_reads_its_data_and_its_pretrained_weights(world: World) -> None:
     world.write("configs/beta/stored.yaml", text)
     world.write("configs/beta/begun.yaml", f"pretrained: gpt2\n{text}")
     stored, begun, bare = resolve_targets(["beta/stored", "beta/begun", "beta/only"], "paper", named(1))
-    assert (stored.stores, begun.stores, bare.stores) == (("pairs",), ("pairs", "gpt2"), ())
+    assert (stored.stores, begun.stores, bare.stores) == (["pairs"], ["pairs", "gpt2"], [])

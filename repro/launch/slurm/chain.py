@@ -14,21 +14,6 @@ from repro.launch.slurm.limits import DEFAULT_ARRAY
 from repro.launch.targets import RunSpec, prerequisite
 
 
-@dataclass(frozen=True)
-class Needed:
-    """The runs to submit, each after the one it needs.
-
-    Attributes:
-        specs: in an order in which nothing stands before what it needs.
-        needs: for each run that waits, the run (both by run id) it waits for.
-        added: those that no target named.
-    """
-
-    specs: tuple[RunSpec, ...]
-    needs: dict[str, str]
-    added: tuple[RunSpec, ...]
-
-
 @dataclass
 class PlannedJob:
     """One job to be submitted.
@@ -48,12 +33,18 @@ class PlannedJob:
     ends: tuple[str, ...] = ()
 
 
-def needed(requested: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
+def needed(
+    requested: Sequence[RunSpec], queued: Mapping[str, str]
+) -> tuple[tuple[RunSpec, ...], dict[str, str]]:
     """Leaves out recorded and queued runs, and adds the runs that others need first.
 
     Args:
         requested: the runs that the targets mean.
         queued: tasks in the queue, by run id.
+
+    Returns:
+        The runs to submit, each behind the one it needs; for each run that waits, the run (both by run id) it waits
+        for.
 
     Raises:
         UserError: experiments that start from each other.
@@ -62,27 +53,27 @@ def needed(requested: Sequence[RunSpec], queued: Mapping[str, str]) -> Needed:
     needs: dict[str, str] = {}
 
     def add(spec: RunSpec, after: tuple[str, ...] = ()) -> None:
-        if spec.experiment in after:
-            circle = ", ".join((*after, spec.experiment))
+        experiment = spec.recipe.experiment
+        if experiment in after:
+            circle = ", ".join((*after, experiment))
             raise UserError(f"{circle}: each starts from the next, so none can begin; correct `start_from`")
         if spec.run_id in specs or spec.run_id in queued:
             return
         before = prerequisite(spec)
         if before is not None and not before.done:
-            add(before, (*after, spec.experiment))
+            add(before, (*after, experiment))
             needs[spec.run_id] = before.run_id
         specs[spec.run_id] = spec
 
     for spec in requested:
         if not spec.done:
             add(spec)
-    named = {spec.run_id for spec in requested}
-    added = tuple(spec for run_id, spec in specs.items() if run_id not in named)
-    return Needed(tuple(specs.values()), needs, added)
+    return tuple(specs.values()), needs
 
 
 def arrange(
-    plan: Needed,
+    specs: Sequence[RunSpec],
+    needs: Mapping[str, str],
     queued: Mapping[str, str],
     name: str,
     leaving: Mapping[str, str] | None = None,
@@ -91,14 +82,15 @@ def arrange(
     """Puts runs into as few arrays as their order allows, each behind those it waits for.
 
     Args:
-        plan: see :func:`needed`.
+        specs: the runs, in the order of :func:`needed`.
+        needs: the run that a run waits for, both by run id.
         queued: tasks in the queue, by run id.
         name: of the job; several are numbered.
         leaving: cancelled tasks that have not ended yet, by run id.
         most: tasks of an array.
     """
     leaving = leaving or {}
-    first_stage = {spec.experiment for spec in plan.specs if spec.run_id in plan.needs.values()}
+    first_stage = {spec.recipe.experiment for spec in specs if spec.run_id in needs.values()}
     jobs: list[PlannedJob] = []
     groups: dict[str, list[PlannedJob]] = {}
     places: dict[str, tuple[PlannedJob, int]] = {}
@@ -118,14 +110,16 @@ def arrange(
         places[spec.run_id] = (job, at)
         return job
 
-    for spec in plan.specs:
-        need, behind = plan.needs.get(spec.run_id), leaving.get(spec.run_id)
+    for spec in specs:
+        need, behind = needs.get(spec.run_id), leaving.get(spec.run_id)
         if need in places:
             parent, index = places[need]
             job = place(spec, f"follows {parent.name}", parent.name, index)
         else:
             # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
-            group = f"waits for {need}" if need else "first" if spec.experiment in first_stage else "alone"
+            group = (
+                f"waits for {need}" if need else "first" if spec.recipe.experiment in first_stage else "alone"
+            )
             job = place(spec, f"{group} behind" if behind else group)
             job.waits_for = (queued[need],) if need else ()
         job.ends += (behind,) if behind else ()

@@ -132,18 +132,17 @@ def _sbatch_folder(name: str, folder: Path) -> str:
 
 
 def _run(run: RunSpec, flags: Sequence[str]) -> dict[str, str]:
-    validation.inner_path("experiment", run.experiment, "attention-is-all-you-need/base")
+    validation.inner_path("experiment", run.recipe.experiment, "attention-is-all-you-need/base")
     stores = [validation.inner_path("store", store, "multi30k") for store in run.stores]
-    for word in run.settings:
+    for word in run.recipe.overrides:
         key = word[2:].partition("=")[0]
         if any(key == d or key.startswith(f"{d}.") for d in DERIVED):
             raise UserError(
                 f"--{key}: nodes, devices and strategy follow from the cluster profile; set them there"
             )
-    words = [run.experiment, "--scale", run.scale, "--seed", str(run.seed), *flags, *run.settings]
     return {
-        "arguments": shlex.join(words),
-        "folder": shlex.quote(str(run.run_dir.absolute())),
+        "arguments": shlex.join([*run.recipe.words(run.seed), *flags]),
+        "folder": shlex.quote(str(run.recipe.run_dir(run.seed).absolute())),
         "stores": shlex.join(stores),
     }
 

@@ -4,21 +4,13 @@ Slurm reads ``#SBATCH`` lines without a shell, so quoting cannot protect them: v
 small alphabet. A function returns the value, or raises UserError.
 """
 
-import contextlib
-import json
-import math
 import os
 import re
-from collections.abc import Iterator
-
-import yaml
 
 from repro.errors import UserError
-from repro.yamls import parse_yaml
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/-]*")
 FOLDER = re.compile(r"/[A-Za-z0-9._@/+=,:~-]*")
-SETTING = re.compile(r"compile|matmul_precision|stop|[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_@/-]+)+")
 SECRET = re.compile(r"KEY|TOKEN(?!IZ)|SECRET|PASSWORD|PASSWD", re.IGNORECASE)  # not TOKENIZERS_PARALLELISM
 SHORTEST_SECRET = 8  # characters; shorter values ("1", "none") would be found in any text
 TIME = re.compile(r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?")
@@ -42,28 +34,6 @@ def inner_path(label: str, value: str, example: str) -> str:
     if any(part in ("", ".", "..") for part in name.split("/")):
         raise UserError(f"{label}: {value!r} leads out of its folder; write it like {example}")
     return name
-
-
-def setting(key: str, value: object) -> str:
-    """Formats an override as one word, ``--key=value``, that the command line reads as the same value.
-
-    Raises:
-        UserError: a key that is no dotted name, or a value that YAML cannot carry.
-    """
-    matching("setting", key, SETTING, "--trainer.max_steps 10")
-    for text in _spellings(value):
-        with contextlib.suppress(UserError):
-            if repr(parse_yaml(text)) == repr(value):
-                return f"--{key}={text}"
-    raise UserError(f"--{key}: {value!r} cannot be written as one line of YAML; put it into a recipe file")
-
-
-def _spellings(value: object) -> Iterator[str]:
-    with contextlib.suppress(TypeError, ValueError):
-        yield json.dumps(value, allow_nan=False)
-    with contextlib.suppress(yaml.YAMLError):
-        text: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
-        yield text.removesuffix("\n").removesuffix("\n...")
 
 
 def refuse_secret_name(label: str, name: str) -> None:

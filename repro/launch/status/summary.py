@@ -10,6 +10,7 @@ from repro.errors import UserError
 from repro.launch.cost import expectation
 from repro.launch.status.job_state import UNDER_WAY, never_starts
 from repro.launch.status.state import RunState
+from repro.recipe import load_recipe
 
 _GROUPS = {
     "running": (*UNDER_WAY, "ending", "suspended"), "queued": ("queued", "requeued", "submitted"), "done": ("done",),
@@ -102,7 +103,7 @@ def _needs(
 
 def _expected(experiment: str, scale: str) -> float | None:
     try:
-        expected = expectation(experiment, scale)
+        expected = expectation(load_recipe(experiment, scale))
     except UserError:  # its recipe is gone or damaged
         return None
     return None if expected is None else 3600 * expected.hours

@@ -1,13 +1,13 @@
 """Dependencies of runs; nothing is submitted without need."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from repro.errors import UserError
-from repro.launch.slurm.chain import Needed, PlannedJob, arrange, dependency, needed
+from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed
 from repro.launch.targets import RunSpec, prerequisite, resolve_targets
+from repro.recipe import forget_files
 from tests.launch.conftest import World, named
 
 
@@ -24,17 +24,18 @@ def plan(
     targets: list[str], seeds: list[int], queued: dict[str, str] | None = None
 ) -> tuple[PlannedJob, ...]:
     specs = resolve_targets(targets, "paper", named(*seeds))
-    return arrange(needed(specs, queued or {}), queued or {}, "x")
+    return arrange(*needed(specs, queued or {}), queued or {}, "x")
 
 
 def shape(jobs: tuple[PlannedJob, ...]) -> list[tuple[str, list[tuple[int, str, int]], str | None]]:
-    return [(j.name, [(i, s.experiment, s.seed) for i, s in j.tasks.items()], j.follows) for j in jobs]
+    return [(j.name, [(i, s.recipe.experiment, s.seed) for i, s in j.tasks.items()], j.follows) for j in jobs]
 
 
 def finish(spec: RunSpec) -> None:
     """Writes the files of a finished run."""
-    spec.run_dir.mkdir(parents=True)
-    (spec.run_dir / "record.json").write_text("{}")
+    folder = spec.recipe.run_dir(spec.seed)
+    folder.mkdir(parents=True)
+    (folder / "record.json").write_text("{}")
 
 
 def test_runs_that_need_nothing_are_one_array(staged: World) -> None:
@@ -52,8 +53,9 @@ def test_a_prerequisite_is_added_before_task_by_task(staged: World) -> None:
         ("x.2", [(0, "gamma/tuned", 1), (1, "gamma/tuned", 2)], "x.1"),
     ]
     assert dependency(jobs[1], {"x.1": "12"}) == "aftercorr:12"
-    todo = needed(resolve_targets(["gamma/tuned"], "paper", named(1)), {})
-    assert [s.experiment for s in todo.added] == ["alpha/base"]
+    (first, second), needs = needed(resolve_targets(["gamma/tuned"], "paper", named(1)), {})
+    assert [s.recipe.experiment for s in (first, second)] == ["alpha/base", "gamma/tuned"]
+    assert needs == {second.run_id: first.run_id}
 
 
 def test_the_order_named_does_not_matter(staged: World) -> None:
@@ -92,7 +94,7 @@ def test_a_record_without_weights_is_no_start(staged: World) -> None:
     (base,) = resolve_targets(["alpha/base"], "paper", named(1))
     staged.record(base)
     assert plan(["alpha/base"], [1]) == ()
-    assert [s.experiment for j in plan(["gamma/tuned"], [1]) for s in j.tasks.values()] == [
+    assert [s.recipe.experiment for j in plan(["gamma/tuned"], [1]) for s in j.tasks.values()] == [
         "alpha/base",
         "gamma/tuned",
     ]
@@ -120,7 +122,7 @@ def test_a_prerequisite_has_no_settings(staged: World) -> None:
     """``repro run`` looks for the plain run to begin from."""
     (spec,) = resolve_targets(["gamma/tuned"], "paper", named(1), [("trainer.max_steps", 5)])
     before = prerequisite(spec)
-    assert spec.settings == ("--trainer.max_steps=5",)
+    assert spec.recipe.overrides == ("--trainer.max_steps=5",)
     assert before == resolve_targets(["alpha/base"], "paper", named(1))[0]
 
 
@@ -131,17 +133,16 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
         plan(["gamma/a"], [1])
     staged.write("configs/gamma/c.yaml", "title: c\nstart_from: alpha/bsae\n")
     staged.write("configs/gamma/d.yaml", "title: d\nstart_from: [alpha/base]\n")
+    forget_files()
     for experiment, output in (
         ("gamma/c", "nearest: alpha/base"),
         ("gamma/d", "not the name of an experiment"),
     ):
-        spec = replace(resolve_targets(["beta"], "paper", named(1))[0], experiment=experiment)
-        start: object = {"gamma/c": "alpha/bsae", "gamma/d": ["alpha/base"]}[experiment]
         with pytest.raises(UserError, match=output):
-            needed([replace(spec, start_from=start)], {})  # type: ignore[arg-type]
+            needed(resolve_targets([experiment], "paper", named(1)), {})
 
 
 def test_nothing_to_do(staged: World) -> None:
-    assert needed([], {}) == Needed((), {}, ())
-    assert arrange(Needed((), {}, ()), {}, "x") == ()
+    assert needed([], {}) == ((), {})
+    assert arrange((), {}, {}, "x") == ()
     assert not Path("runs").exists()

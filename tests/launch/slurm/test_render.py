@@ -178,7 +178,7 @@ def test_a_job_waits(world: World, places: Places, value: str) -> None:
 
 
 def test_settings_are_arguments_of_each_run(world: World, places: Places) -> None:
-    run = replace(spec(), settings=("--trainer.max_steps=10", '--model.x="it\'s; $(touch x)"'))
+    run = spec("alpha/base", "paper", 1, "pairs", "--trainer.max_steps=10", '--model.x="it\'s; $(touch x)"')
     script = render([run], profile(), places)
     assert """--seed 1 --trainer.max_steps=10 '--model.x="it'"'"'s; $(touch x)"')""" in script
     assert bash_parses(script)
@@ -189,7 +189,7 @@ def test_settings_are_arguments_of_each_run(world: World, places: Places) -> Non
 )
 def test_what_the_profile_decides_cannot_be_set(world: World, places: Places, key: str) -> None:
     with pytest.raises(UserError, match=f"--{key}:"):
-        render([replace(spec(), settings=(f"--{key}=2",))], profile(), places)
+        render([spec("alpha/base", "paper", 1, "pairs", f"--{key}=2")], profile(), places)
 
 
 def test_the_snapshot_comes_first(world: World, places: Places) -> None:
