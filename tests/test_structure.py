@@ -14,11 +14,11 @@ MOST_FILES = 16  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1834,
+    "cli": 1832,
     "data": 5137,
     "evidence": 2422,
     "experiment": 2561,
-    "launch": 2141,
+    "launch": 2121,
     "mirror": 390,
     "models": 1118,
     "nn": 4464,

@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import sys
-from functools import partial
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb, runs_and_jobs
 from repro.errors import UserError, at_least
@@ -89,11 +88,10 @@ def show_logs(args: argparse.Namespace) -> None:
         hint = "--scale and --seed choose another"
         job = f", job {entry.job_id}" if entry.job_id else ""
         print(f"repro: {entry.run}{job}, of {count} runs; {hint}", file=sys.stderr)
-    write = partial(print, end="", flush=True)
     if args.follow:
-        follow(entry, write, args.lines)
+        follow(entry, args.lines)
     else:
-        print_log(entry, write, args.lines)
+        print_log(entry, args.lines)
 
 
 def cancel_runs(args: argparse.Namespace) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from repro.events import is_fresh, moment, status
 from repro.files import lock
 from repro.launch.slurm.queue import Queued
-from repro.launch.status.logs import Tail
 from repro.launch.status.run_index import RunEntry
 from repro.mirror import url
 from repro.paths import runs_dir
@@ -189,6 +188,9 @@ def never_starts(reason: str) -> bool:
 
 def _last_line(entry: RunEntry) -> str:
     """The last line in a job's log in which the batch script or `repro` states why it ended; empty without one."""
-    text = (Tail(entry.log, 50).read(last=True) if entry.log else None) or ""
+    if entry.log is None or not entry.log.exists():
+        return ""
+    last = entry.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:]
+    text = "\n".join(last)
     lines = re.findall(r"^(?:\d+: )?(repro: .*|not (?:requeued|started): .*)$", text, re.MULTILINE)
     return lines[-1].removeprefix("repro: ")[:300] if lines else ""

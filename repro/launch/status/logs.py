@@ -1,12 +1,11 @@
 """``repro logs``: the log of a run's job, while it is written or afterwards, or a run's events."""
 
 import contextlib
-import os
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
 from repro.errors import ReproError, UserError
 from repro.events import EVENTS_FILE, Event, read
@@ -14,49 +13,8 @@ from repro.launch.slurm.queue import in_queue
 from repro.launch.status.run_index import RunEntry, everything, select
 from repro.paths import runs_dir
 
-POLL = 0.5  # seconds between two looks at the file
-ASK_EVERY = 20  # looks between two questions to squeue
-# Colours and cursor movements, and other control characters but tab, newline and return.
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-
-Writer = Callable[[str], object]
-
-
-def clean(data: bytes) -> str:
-    """Bytes as text without terminal commands: of control characters only tab, newline and return are kept."""
-    return _CONTROL.sub("", data.decode("utf-8", "replace"))
-
-
-class Tail:
-    """The text of a growing file, which may not exist yet, line by line.
-
-    Args:
-        path: the file.
-        lines: how many of the existing lines are read; None: all.
-    """
-
-    def __init__(self, path: Path, lines: int | None = None) -> None:
-        self.path = path
-        self._lines = lines
-        self._offset = 0
-
-    def read(self, last: bool = False) -> str | None:
-        """The lines written since the last call, with ``last`` also one without an end; None where there is no file."""
-        try:
-            with open(self.path, "rb") as file:
-                if file.seek(0, os.SEEK_END) < self._offset:  # it was replaced
-                    self._offset = 0
-                file.seek(self._offset)
-                data = file.read()
-        except FileNotFoundError:
-            return None
-        if not last:
-            data = data[: data.rfind(b"\n") + 1]
-        self._offset += len(data)
-        if self._lines is not None:
-            kept = data.splitlines(True)
-            data, self._lines = b"".join(kept[len(kept) - min(self._lines, len(kept)) :]), None
-        return clean(data)
+ASK_S = 10.0  # between two questions to squeue
+LATE_S = 1.0  # what a node wrote last may take a moment to be seen here
 
 
 def choose(word: str, scale: str | None = None, seed: int | None = None) -> tuple[RunEntry, int]:
@@ -108,21 +66,23 @@ def is_queued(entry: RunEntry) -> bool | None:
         return None
 
 
-def print_log(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
-    """Writes a task's log, all attempts, or its last lines; of a run without one, its events.
+def print_log(entry: RunEntry, lines: int | None = None) -> None:
+    """Prints a task's log, all attempts, or its last lines; of a run without one, its events.
 
     Raises:
         ReproError: there is no log though the task is not in the queue any more.
     """
     if entry.log is None:
-        described = describe(read(runs_dir() / entry.run / EVENTS_FILE))
-        write("".join(described[max(0, len(described) - lines) :] if lines is not None else described))
-        return
-    text = Tail(entry.log, lines).read(last=True)
-    if text is None:
+        text = "".join(describe(read(runs_dir() / entry.run / EVENTS_FILE)))
+    elif entry.log.exists():
+        text = entry.log.read_text(encoding="utf-8", errors="replace")
+    else:
         require_log_to_come(entry)
         text = f"{entry.job_id}: queued, no output yet\n"
-    write(text)
+    if lines is not None:
+        kept = text.splitlines(True)
+        text = "".join(kept[max(0, len(kept) - lines) :])
+    print(text, end="", flush=True)
 
 
 def describe(events: Sequence[Event]) -> list[str]:
@@ -132,7 +92,7 @@ def describe(events: Sequence[Event]) -> list[str]:
         numbers = [f"{n} {x:.4g}" for n, x in event.items() if "/" in n and isinstance(x, int | float)]
         words = [str(event[name]) for name in ("state", "message") if event.get(name)]
         moment = datetime.fromtimestamp(event["t"], UTC).strftime("%Y-%m-%d %H:%M:%S")
-        lines.append(clean("  ".join([moment, f"step {event['step']}", *words, *numbers]).encode()) + "\n")
+        lines.append("  ".join([moment, f"step {event['step']}", *words, *numbers]) + "\n")
     return lines
 
 
@@ -145,27 +105,29 @@ def require_log_to_come(entry: RunEntry) -> None:
         )
 
 
-def follow(entry: RunEntry, write: Writer, lines: int | None = None) -> None:
-    """Writes a task's log as it grows, until the task is known to have left the queue, or Ctrl-C.
+def follow(entry: RunEntry, lines: int | None = None) -> None:
+    """Prints a task's log as it grows, until the task is known to have left the queue, or Ctrl-C.
 
     Args:
         entry: the task.
-        write: takes text.
-        lines: how many of the existing lines are written; None: all.
+        lines: how many of the existing lines are printed; None: all.
 
     Raises:
         ReproError: as :func:`print_log`.
     """
-    tail = Tail(log_of(entry), lines)
-    if not tail.path.exists():
-        write(f"{entry.job_id}: queued, no output yet\n")
-    looks = 0
-    with contextlib.suppress(KeyboardInterrupt):
-        while looks % ASK_EVERY or is_queued(entry) is not False:
-            write(tail.read() or "")
-            looks += 1
-            time.sleep(POLL)
-        time.sleep(POLL)  # what a node wrote last may take a moment to be seen here
-        write(tail.read(last=True) or "")
-        if not tail.path.exists():
-            require_log_to_come(entry)
+    path = log_of(entry)
+    if not path.exists():
+        print(f"{entry.job_id}: queued, no output yet", flush=True)
+    first = "+1" if lines is None else str(lines)
+    with Popen(["cat"], stdin=PIPE) as waiting:  # ends with this block, or with this process
+        # tail prints what is left once the process has ended that --pid names.
+        words = ["tail", "-F", "-n", first, f"--pid={waiting.pid}", "--", str(path)]
+        tail = Popen(words, stdin=DEVNULL, stderr=DEVNULL)
+        with contextlib.suppress(KeyboardInterrupt):
+            while tail.poll() is None and is_queued(entry) is not False:
+                with contextlib.suppress(TimeoutExpired):
+                    tail.wait(ASK_S)  # it ends before the task where the reader of its output leaves
+            time.sleep(LATE_S)
+    tail.wait()
+    if not path.exists():
+        require_log_to_come(entry)

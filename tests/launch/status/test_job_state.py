@@ -215,6 +215,11 @@ def test_a_job_that_can_never_start_says_so(submitted: Submission, slurm: FakeSl
             "0: repro: no store multi30k/bpe in the data folder\nsrun: error: x\n",
             ["FAILED", "no store multi30k"],
         ),
+        (
+            "FAILED",
+            "repro: of an earlier attempt\n" + 50 * "Traceback\n",
+            ["Slurm says FAILED", "`repro logs"],
+        ),
         ("FAILED", "Traceback\n", ["Slurm says FAILED", "`repro logs"]),
         ("COMPLETED", "not started: requeued 6 times, max_requeues is 5\n", ["max_requeues is 5"]),
     ],
