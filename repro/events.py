@@ -19,7 +19,6 @@ from repro.errors import ReproError
 from repro.files import write_atomic, writing
 
 EVENTS_FILE = "events.jsonl"
-OLD_STATUS = "status.json"  # of runs that were started before there were events
 METRICS = ("train", "val", "test")
 SILENT_S = 120.0  # without an event, after which a run is not believed to be alive; it writes every 30
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
@@ -58,7 +57,7 @@ class EventLog:
         Raises:
             ReproError: the file cannot be written.
         """
-        known = self.path.read_bytes() if self.path.exists() else _old_status(self.path.parent)
+        known = self.path.read_bytes() if self.path.exists() else b""
         later = b"".join(line for line in known.removeprefix(kept).splitlines(True) if _stays(line, step))
         for path in self.path.parent.glob("events-*.jsonl"):
             path.unlink()
@@ -140,14 +139,6 @@ def _stays(line: bytes, step: int) -> bool:
     )
 
 
-def _old_status(folder: Path) -> bytes:
-    """The earlier attempts of a run that an older version without events started."""
-    with contextlib.suppress(OSError, ValueError):
-        attempts = int(json.loads((folder / OLD_STATUS).read_text(encoding="utf-8"))["attempt"])
-        return encode("state", 0, {"state": "starting"}, 0) * attempts
-    return b""
-
-
 def read(path: Path) -> list[Event]:
     """All events of a file; none where there is no file."""
     try:
@@ -183,15 +174,6 @@ def only_metrics(data: bytes, validated_again: int | None = None) -> bytes:
         for line, event in lines
         if event and event["kind"] in METRICS and (event["kind"], event["step"]) != ("val", validated_again)
     )
-
-
-def from_curves(points: Curves) -> bytes:
-    """Lines for the curves in a checkpoint that was written before there were events."""
-    rows: dict[tuple[float, str], Event] = {}
-    for name, curve in points.items():
-        for step, value in curve:
-            rows.setdefault((step, name.partition("/")[0]), {})[name] = value
-    return b"".join(encode(kind, int(step), row, 0) for (step, kind), row in sorted(rows.items()))
 
 
 def curves(events: Iterable[Event]) -> Curves:

@@ -154,9 +154,6 @@ def change_results(overrides: Iterable[str]) -> bool:
 @cache
 def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
     files = files_in(folders, "*/*.yaml")
-    for path in (path for path in files.values() if "." in path.stem):
-        recipe = path.with_name(f"{path.stem.partition('.')[0]}.yaml")
-        raise UserError(f"{path}: a recipe's scales stand in its own file, below `scales` of {recipe}")
     return {f"{path.parent.name}/{path.stem}": path for path in files.values()}
 
 

@@ -128,7 +128,6 @@ def test_curves_are_points_and_validations(log: EventLog) -> None:
     log.append("test", 2, {"test/loss": 0.5, "val/loss": 9.0})
     drawn = {"train/loss": [[1, 1.0], [2, 0.5]], "train/lr": [[1, 0.1], [2, 0.1]], "val/loss": [[2, 0.25]]}
     assert events.curves(read(log.path)) == drawn
-    assert events.curves(decode(events.from_curves(drawn))) == drawn
 
 
 def test_the_first_message_of_any_rank_is_the_cause(log: EventLog) -> None:
@@ -161,9 +160,3 @@ def test_time_left_follows_from_the_times(tmp_path: Path) -> None:
     result = status(tmp_path)
     assert (result["seconds_left"], result["step"]) == (180, 10)
     assert (result["updated"], result["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
-
-
-def test_a_run_of_an_earlier_version_counts_its_attempts(tmp_path: Path) -> None:
-    (tmp_path / "status.json").write_text(json.dumps({"state": "requeue", "step": 7, "attempt": 3}))
-    EventLog(tmp_path).begin(events.from_curves({"train/lr": [[5, 0.1]]}), 7, {})
-    assert status(tmp_path)["attempt"] == 4

@@ -65,12 +65,6 @@ def test_experiments_follow_the_configs_folder(write, tmp_path, monkeypatch):
     assert experiments() == ("toy/other",)
 
 
-def test_a_scale_in_a_file_of_its_own_is_refused(write):
-    write("base.cpu", "trainer: {max_steps: 5}")
-    with pytest.raises(UserError, match=r"base\.cpu\.yaml: .* below `scales` of .*base\.yaml"):
-        recipe_files()
-
-
 def test_point_scale_point_at_the_scale_and_settings_apply_in_this_order(write):
     change = (
         "set: {data.batch: 2, trainer.max_steps: 5}, hours: 1, points: {512: {data.batch: 3, title: Short}}"

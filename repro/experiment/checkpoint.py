@@ -37,19 +37,18 @@ def stamp(
     return facts if maker is None else {**facts, "made_by": maker}
 
 
-def refuse_changes(path: Path, before: dict[str, str] | None, now: dict[str, str]) -> None:
+def refuse_changes(path: Path, before: dict[str, str], now: dict[str, str]) -> None:
     """Refuses to resume with other code, packages or another device than those that wrote the checkpoint.
 
     Args:
         path: the checkpoint.
-        before: what wrote it; None in a checkpoint of an older version, which is accepted.
+        before: what wrote it.
         now: of this process.
 
     Raises:
         UserError: names what differs.
     """
-    known = now if before is None else before
-    pairs = {name: (known.get(name, "none"), now.get(name, "none")) for name in known | now}
+    pairs = {name: (before.get(name, "none"), now.get(name, "none")) for name in before | now}
     changed = [f"{name} {old} → {new}" for name, (old, new) in pairs.items() if old != new]
     if changed:
         raise UserError(

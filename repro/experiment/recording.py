@@ -147,17 +147,11 @@ def first_event(current: Run, published: Mapping[str, float] | None = None) -> d
     }  # fmt: skip
 
 
-def wandb_id(events: Sequence[Event]) -> str | None:
-    """The id of a run on W&B: of its earlier attempts, else of the sweep's agent that started it, else a new one.
-
-    None for a run that an older version started, whose id follows from its name.
-    """
-    starts = [event for event in events if "run" in event]
-    if starts:
-        known: str | None = starts[0].get("wandb_id")
-        return known
+def wandb_id(events: Sequence[Event]) -> str:
+    """The id of a run on W&B: of its earlier attempts, else of the sweep's agent that started it, else a new one."""
+    known = [str(event["wandb_id"]) for event in events if event.get("wandb_id")]
     of_sweep = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None
-    return of_sweep or secrets.token_hex(8)
+    return known[0] if known else of_sweep or secrets.token_hex(8)
 
 
 def slurm_job() -> str | None:

@@ -158,12 +158,11 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         if before.step % every == 0 and settings.get("limit_val_batches") != 0:
             current.curves.validated_again = before.step
         states = checkpoint.read(before.path, mmap=True)["callbacks"]
-        current.curves.load_state_dict(states[current.curves.state_key])
+        current.curves.load_state_dict(states.get(current.curves.state_key, {}))
         return replace(before, damaged=resume.damaged, later=resume.later)
     await_files([resume.path])
     loaded = together(partial(accepted, current, resume.path, accept_changes))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
-    current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if current.early_stop.is_met:
         end_at(current.trainer, resume.step)
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it
@@ -172,16 +171,18 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
 
 
 def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
-    """Reads a checkpoint without its tensors.
+    """Reads a checkpoint without its tensors, and the curves up to it.
 
     Raises:
-        UserError: it is not of this run, or of other code and ``accept_changes`` is False.
+        UserError: it is not of this run, of a version before ``events.jsonl``, or of other code and ``accept_changes``
+            is False.
     """
     loaded = checkpoint.read(path, mmap=True)
     checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))
+    current.curves.load_state_dict(loaded["callbacks"].get(current.curves.state_key, {}))
     assert current.stamper.maker is not None
     if not accept_changes:
-        checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by"), current.stamper.maker)
+        checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by", {}), current.stamper.maker)
     return loaded
 
 

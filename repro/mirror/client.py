@@ -1,6 +1,5 @@
 """W&B's client for one run: its settings, its rows and its end. Public names only."""
 
-import hashlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -37,11 +36,6 @@ SETTINGS: dict[str, Any] = {
 CONFIRM_S = 15.0
 
 
-def wandb_id(run_id: str) -> str:
-    """The id of a run whose events hold none, of an older version. W&B forbids ``/ : @ #``."""
-    return hashlib.sha256(run_id.encode()).hexdigest()[:16]
-
-
 def start(first: Event, scratch: str, finish_s: float, pid: int | None, ended: bool) -> "Run":
     """Begins the run on W&B or continues it.
 
@@ -61,7 +55,7 @@ def start(first: Event, scratch: str, finish_s: float, pid: int | None, ended: b
     load = {"x_disable_stats": True} if pid is None else {"x_disable_stats": False, "x_stats_pid": pid}
     settings = {**SETTINGS, "finish_timeout": finish_s, "x_update_finish_state": ended, **load}
     run: Run = wandb.init(
-        id=first.get("wandb_id") or wandb_id(first["run"]), name=first["run"],
+        id=first["wandb_id"], name=first["run"],
         project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
         group=first["group"], job_type="train", tags=first["tags"], config=first["config"], dir=scratch,
         resume="allow", mode="online", settings=wandb.Settings(**settings),

@@ -34,6 +34,30 @@ def nothing_written(workshop: Workshop) -> bool:
     return workshop.records() == [] and not leftovers and not workshop.runs.exists()
 
 
+# --- folders of earlier versions ------------------------------------------------------------------------------------
+
+
+def test_a_run_of_a_very_old_version_is_shown_and_never_an_error(workshop: Workshop) -> None:
+    run = f"{TINY}/cpu/s1-01234567"
+    folder = workshop.runs / run
+    for inside in ("wandb/offline-run-1", "checkpoints"):
+        (folder / inside).mkdir(parents=True)
+    (folder / "status.json").write_text(json.dumps({"state": "requeue", "step": 7, "attempt": 3}))
+    (folder / "checkpoints" / "step-00000007.ckpt").write_bytes(b"x")
+    assert [row["state"] for row in call("status", "--json", "--all").json()] == ["lost"]
+    for words in (
+        ["status", "--all"],
+        ["status", run],
+        ["list"],
+        ["list", "--mine"],
+        ["logs", run],
+        ["sync"],
+    ):
+        output = call(*words)
+        assert (output.code, "Traceback" in output.err) == (0, False), (words, output.err)
+    call("show", run).refused(run)
+
+
 # --- stores -------------------------------------------------------------------------------------------------------
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from repro.events import EventLog
 from repro.mirror import api
-from repro.mirror.client import wandb_id
 from tests.mirror.conftest import FIRST, KEY, end, put
 from tests.wandb_server import WandbServer
 from tests.workshop import Workshop, call
@@ -24,7 +23,7 @@ def runs(workshop: Workshop) -> list[Path]:
     folders = [workshop.runs / run for run in RUNS]
     for run, folder in zip(RUNS, folders, strict=True):
         log = EventLog(folder)
-        log.begin(b"", 0, {**FIRST, "run": run})
+        log.begin(b"", 0, {**FIRST, "run": run, "wandb_id": run.replace("/", "-")})
         put(log, *((1, 2) if run in RUNS[:2] else ()))
         end(log, 2)
     return folders
@@ -100,7 +99,7 @@ def test_runs_are_sent_and_one_that_is_not_complete_fails(
 ) -> None:
     output = call("sync", RUNS[0])
     assert (output.code, output.out) == (0, f"{RUNS[0]}: 2 of 2 rows sent, complete\n")
-    assert server.steps(wandb_id(RUNS[0])) == [1, 2]
+    assert server.steps(RUNS[0].replace("/", "-")) == [1, 2]
     monkeypatch.setattr("repro.mirror.sync._call", lambda *_: 1)
     output = call("sync", RUNS[1], "--json")
     assert output.code == 1

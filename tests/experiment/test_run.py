@@ -32,7 +32,7 @@ from repro.ledger import HEADER, read_ledger
 from repro.recipe import Recipe, load_recipe
 from repro.record import LEDGER, RECORD_FILE, RunRecord
 from repro.tasks.metrics.bleu import WAYS
-from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, fault, read
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, fault, read, write
 from tests.workshop import TINY, Workshop
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
@@ -190,6 +190,34 @@ def test_a_run_is_not_resumed_with_other_code_unless_that_is_accepted(
         4,
     )
     assert (last["commit"], last["code_sha256"], last["first"], last["last"]) == ("c" * 40, "d" * 64, 4, 6)
+
+
+@pytest.mark.parametrize("accept_changes", [False, True])
+def test_a_checkpoint_from_before_there_were_events_is_refused_in_one_line(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, accept_changes: bool
+) -> None:
+    recipe, original = tiny(), session.make_trainer
+    monkeypatch.setattr(
+        session, "make_trainer", lambda given, calls, *rest: original(given, [*calls, Stop(4)], *rest)
+    )
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(recipe, seed=1, command="x")
+    monkeypatch.setattr(session, "make_trainer", original)
+    folder = recipe.run_dir(1)
+    for path in checkpoints(folder / "checkpoints"):
+        loaded = read(path)
+        del loaded["repro"]["made_by"]
+        state = loaded["callbacks"]["Curves"]
+        state["curves"] = {"train/loss": [[state.pop("events"), 1.0]]}
+        write(path, loaded)
+    (folder / "events.jsonl").rename(folder / "status.json")
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(UserError) as caught:
+        run(recipe, seed=1, command="x", accept_changes=accept_changes)
+    assert str(caught.value) == (
+        f"the checkpoints of {folder} are of a version before events.jsonl; remove the folder and begin anew"
+    )
+    assert sorted(folder.rglob("*")) == before
 
 
 def ledger_of(workshop: Workshop) -> Path:

@@ -12,13 +12,15 @@ import pytest
 
 from repro.events import EventLog
 from repro.mirror import command, environment
-from repro.mirror.client import wandb_id
 from tests.wandb_server import WandbServer
 
 KEY = "0123456789abcdef" * 2 + "planted0"
 NAME = "paper/recipe/cpu/s1-01234567"
-RUN = wandb_id(NAME)
-FIRST = {"run": NAME, "max_steps": 100, "wandb": "online", "group": "g", "tags": ["t"], "config": {"seed": 1}}
+RUN = "5cc87d9bc4127155"
+FIRST = {
+    "run": NAME, "max_steps": 100, "wandb": "online", "wandb_id": RUN, "group": "g", "tags": ["t"],
+    "config": {"seed": 1},
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -31,7 +31,6 @@ def closed_port() -> int:
     [
         ("disabled", "disabled"),
         ("offline", "offline"),
-        ("dryrun", "offline"),
         ("online", "online"),
         ("OFFLINE", "offline"),
     ],
