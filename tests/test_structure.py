@@ -10,7 +10,7 @@ import pytest
 
 from tests.test_layering import FILES, PACKAGE, imports, name_of
 
-MOST_FILES = 16  # of a folder, besides those with __ in their names
+MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
@@ -23,8 +23,8 @@ BUDGETS = {
     "models": 1118,
     "nn": 4464,
     "report": 2002,
-    "repro": 1469,
-    "tasks": 2989,
+    "repro": 1435,
+    "tasks": 3023,
     "training": 880,
     "verify": 170,
 }

@@ -19,10 +19,10 @@ from repro.experiment.session import Run
 from repro.mirror import labels, mode, url
 from repro.models import EncoderDecoder
 from repro.paths import records_dirs, results_dir, trials_dir
-from repro.pictures import sheet_of
 from repro.recipe import change_results
 from repro.record import ATTEMPT, RECORD_FILE, RunRecord, read_records, withdrawn, write_atomic, write_record
 from repro.seeds import TUNING
+from repro.tasks.drawn_pictures import sheet_of
 from repro.tasks.translation import Translation
 
 

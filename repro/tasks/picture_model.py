@@ -12,8 +12,8 @@ from repro.batches import Data, Evaluation, Examples
 from repro.errors import UserError
 from repro.models.draw import draw, timed_drawing
 from repro.nn.settings import CallSettings
-from repro.pictures import cut_up, to_line
 from repro.record import Measurement
+from repro.tasks.drawn_pictures import cut_up, to_line
 from repro.tasks.evaluated import Metrics
 from repro.tasks.example_task import EVALUATION_SEED, drawing_from
 from repro.tasks.metrics.means import Likelihood

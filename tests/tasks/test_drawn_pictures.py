@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from repro.pictures import GREY, cut_up, sheet_of, to_line
+from repro.tasks.drawn_pictures import GREY, cut_up, sheet_of, to_line
 
 
 def some(n: int, height: int, width: int, channels: int) -> np.ndarray:
