@@ -14,12 +14,12 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1832,
+    "cli": 1795,
     "data": 5137,
     "evidence": 2422,
-    "experiment": 2557,
-    "launch": 2121,
-    "mirror": 387,
+    "experiment": 2594,
+    "launch": 2100,
+    "mirror": 374,
     "models": 1118,
     "nn": 4464,
     "report": 2002,

@@ -1,13 +1,10 @@
 """``repro doctor``: checks of this machine. A failing check is a line, never a traceback."""
 
 import os
-import platform
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
@@ -22,19 +19,10 @@ from repro.paths import data_dir, results_dir, runs_dir
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LOW_SPACE = 5e9  # bytes free, below which a check warns
-RANKS_LIMIT_S = 30.0
+RANKS_LIMIT_S = 20.0
+WANDB_LIMIT_S = 5
 INSTALL = "pip install -r requirements.lock"
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scontrol", "scancel")
-
-_RANK = """
-import sys, datetime, torch, torch.distributed as dist
-rank, address, wait = int(sys.argv[1]), sys.argv[2], datetime.timedelta(seconds=20)
-dist.init_process_group("gloo", init_method=address, rank=rank, world_size=2, timeout=wait)
-x = torch.tensor([rank + 1.0])
-dist.all_reduce(x)
-dist.destroy_process_group()
-sys.exit(0 if x.item() == 3.0 else 3)
-"""
 
 
 @dataclass(frozen=True)
@@ -55,10 +43,8 @@ class Check:
 def checks() -> dict[str, Check]:
     """Runs every check, in the order shown. Takes a few seconds, mostly for two processes that import torch."""
     probes: dict[str, Callable[[], Check]] = {
-        "python": lambda: Check(OK, platform.python_version()),
         "packages": packages,
         "gpus": gpus,
-        "threads": threads,
         "ranks": ranks,
         "runs": lambda: folder("runs", runs_dir()),
         "data": lambda: folder("data", data_dir()),
@@ -66,7 +52,6 @@ def checks() -> dict[str, Check]:
         "stores": stores,
         "wandb": wandb_state,
         "slurm": slurm,
-        "datasets": datasets_state,
     }
     return {name: guarded(probe) for name, probe in probes.items()}
 
@@ -116,41 +101,23 @@ def gpus() -> Check:
     return Check(WARN, "none", "use --scale cpu or small here, or submit to a cluster")
 
 
-def threads() -> Check:
-    """CPU cores this process may use, and torch's threads."""
-    import torch
-
-    cores, used = os.cpu_count() or 1, torch.get_num_threads()
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else cores
-    summary = f"{usable} of {cores} cores usable, torch uses {used} threads"
-    if used > usable:
-        return Check(WARN, summary, f"set OMP_NUM_THREADS={usable}")
-    if used == 1 and cores > 1:
-        return Check(WARN, summary, "raise OMP_NUM_THREADS, or --cpus-per-task under Slurm")
-    return Check(OK, summary)
-
-
 def ranks(limit_s: float = RANKS_LIMIT_S) -> Check:
     """Two processes all-reduce over gloo on this machine, within a time limit."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    words = [[sys.executable, "-c", _RANK, str(rank), address] for rank in range(2)]
-    running = [subprocess.Popen(one, stderr=subprocess.PIPE, text=True) for one in words]
-    end = time.monotonic() + limit_s
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     remedy = "set GLOO_SOCKET_IFNAME to a network interface, like lo or eth0"
-    try:
-        errors = [process.communicate(timeout=max(0.0, end - time.monotonic()))[1] for process in running]
-    except subprocess.TimeoutExpired:
-        return Check(FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()
-    if all(process.returncode == 0 for process in running):
+    with tempfile.TemporaryDirectory() as folder:
+        words += ["-m", "repro.experiment.rendezvous", f"{folder}/met"]
+        torchrun = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            output, _ = torchrun.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return Check(FAIL, f"2 processes did not meet within {limit_s:g} s", remedy)
+        finally:
+            torchrun.terminate()  # and with it both processes
+            torchrun.wait()
+    if torchrun.returncode == 0:
         return Check(OK, "2 processes all-reduce over gloo")
-    lines = [line for text in errors for line in text.strip().splitlines()[-1:]]
-    return Check(FAIL, lines[0] if lines else "a process died without a message", remedy)
+    return Check(FAIL, (output.splitlines() or ["a process died without a message"])[-1], remedy)
 
 
 def folder(name: str, path: Path) -> Check:
@@ -196,22 +163,21 @@ def stores() -> Check:
 
 
 def wandb_state() -> Check:
-    """Checks whether runs reach W&B. The key is never shown."""
+    """Checks whether runs reach W&B with the key of this machine. The key is never shown."""
     from repro import mirror
-    from repro.mirror.reach import host, reachable
+    from repro.mirror.api import connect
 
-    version = _version("wandb")
+    version, mode = _version("wandb"), mirror.mode()
     if version is None:
         return Check(WARN, "not installed; runs train and are recorded all the same", "pip install wandb")
-    key = "key found" if mirror.has_key(host()) else "no key"
-    mode = mirror.mode()
-    summary = f"{version}, {key} for {host()}, runs are {'mirrored' if mode == 'online' else mode}"
     if mode != "online":
         remedy = "export WANDB_API_KEY or run `wandb login`"
-        return Check(OK if os.environ.get("WANDB_MODE") else WARN, summary, remedy)
-    if reachable():
-        return Check(OK, summary)
-    return Check(WARN, summary, f"{host()} is not reachable from here; `repro sync` sends runs later")
+        return Check(OK if os.environ.get("WANDB_MODE") else WARN, f"{version}, runs are {mode}", remedy)
+    try:
+        connect(WANDB_LIMIT_S)
+    except UserError as error:
+        return Check(WARN, f"{version}, {error}", "`repro sync` sends runs later")
+    return Check(OK, f"{version}, the key is accepted, runs are mirrored")
 
 
 def slurm() -> Check:
@@ -245,14 +211,3 @@ def meeting(cluster: str) -> Check:
         return Check(OK, "; ".join(meet(cluster)))
     except Unmet as error:
         return Check(FAIL, str(error), remedy)
-
-
-def datasets_state() -> Check:
-    """Checks whether ``repro data prepare`` may reach the hub."""
-    version = metadata.version("datasets")
-    names = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
-    offline = [name for name in names if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE")]
-    if offline:
-        remedy = "unset it for `repro data prepare`, or use --from DIR; training needs no network"
-        return Check(OK, f"{version}, offline by {', '.join(offline)}", remedy)
-    return Check(OK, f"{version}, online")

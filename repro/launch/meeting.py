@@ -18,27 +18,6 @@ from repro.launch.submit import locked, make_folder
 
 PATIENCE_S = 1800.0  # the job may wait for nodes
 NAME = "doctor"
-# What each rank does: it meets the others, leaves a file in the folder of the runs, and looks for theirs.
-RANK = """\
-import datetime, os, platform, socket, sys
-from pathlib import Path
-import torch, torch.distributed as dist
-rank, world = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
-dist.init_process_group("gloo", rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60))
-marks = [Path(os.environ["REPRO_RUNS"], "slurm", f".met-{os.environ['SLURM_JOB_ID']}-{r}") for r in range(world)]
-marks[rank].parent.mkdir(parents=True, exist_ok=True)
-marks[rank].touch()
-total = torch.tensor([rank + 1.0])
-dist.all_reduce(total)
-seen = all(mark.exists() for mark in marks)
-dist.barrier()
-marks[rank].unlink()
-gpus = torch.cuda.device_count()
-print(f"{socket.gethostname()}: torch {torch.__version__}, {gpus} GPUs, Python {platform.python_version()}", flush=True)
-if not seen:
-    sys.exit(f"{socket.gethostname()} does not see what other nodes write to {marks[0].parent}")
-sys.exit(int(total.item() != world * (world + 1) / 2))
-"""
 
 
 class Unmet(ReproError):
@@ -67,7 +46,7 @@ def meet(cluster: str) -> list[str]:
         (folder / "logs").mkdir()
         link_snapshot(folder, read_sources()[0])
     script = folder / "meeting.sbatch"
-    write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, rank=RANK).encode())
+    write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, template="meeting").encode())
     words = ["sbatch", "--wait", "--parsable", str(script)]
     done = call_slurm(words, environment(profile, os.environ), PATIENCE_S)
     (folder / "code").unlink()  # so that `repro clean` takes the snapshot

@@ -14,7 +14,7 @@ from repro.mirror.reach import has_key
 if TYPE_CHECKING:
     from wandb import Api
 
-TIMEOUT_S = 15  # of one question to W&B, its client's own retries included
+TIMEOUT_S = 15
 _NAME = re.compile(r"[^/\\#?%:\x00-\x1f\x7f]{1,128}")  # of entities and projects, as W&B has it
 
 
@@ -28,8 +28,11 @@ def check_name(name: str, kind: str) -> None:
         raise UserError(f"{kind} {name!r} is not a valid W&B name; copy it from the project's address")
 
 
-def connect() -> "Api":
+def connect(limit_s: int = TIMEOUT_S) -> "Api":
     """W&B's own client for its public API.
+
+    Args:
+        limit_s: of one question to W&B, its client's own retries included.
 
     Raises:
         UserError: the package or a key is missing; the server refuses the key, or does not answer in time.
@@ -43,11 +46,11 @@ def connect() -> "Api":
     if not has_key(host):
         raise UserError(f"no key for {host}; set WANDB_API_KEY or run `wandb login`")
     try:
-        api = wandb.Api(timeout=TIMEOUT_S)
+        api = wandb.Api(timeout=limit_s)
         _ = api.default_entity  # sends a request to the server
         return api
     except Exception as error:
-        raise UserError(_message(error)) from None
+        raise UserError(_message(error, limit_s)) from None
 
 
 @contextlib.contextmanager
@@ -61,11 +64,11 @@ def plainly(action: str) -> Iterator[None]:
         raise ReproError(f"{action}: W&B failed: {_first(error)}; run the same command again") from None
 
 
-def _message(error: Exception) -> str:
+def _message(error: Exception, limit_s: int) -> str:
     """Explains a failed connection. The client reports a server that does not answer as a busy service."""
     words = _first(error)
     if "did not respond in time" in words:
-        return f"W&B does not answer within {TIMEOUT_S} s; see WANDB_BASE_URL and the network"
+        return f"W&B does not answer within {limit_s} s; see WANDB_BASE_URL and the network"
     refused = re.search(r"error (401|403|404)", words)
     if refused:
         return f"W&B refuses the key (error {refused.group(1)}); set WANDB_API_KEY or run `wandb login --relogin`"

@@ -1,17 +1,13 @@
-"""Checks whether W&B can be reached: mode, key and host. Standard library only."""
+"""How runs reach W&B: mode, key and host. Standard library only."""
 
 import contextlib
 import netrc
 import os
-import urllib.error
-import urllib.request
-from http.client import HTTPException
 from typing import Literal, get_args
 from urllib.parse import urlparse
 
 Mode = Literal["disabled", "offline", "online"]
 MODES: dict[str, Mode] = {name: name for name in get_args(Mode)}
-PROBE_S = 3.0
 CLOUD = "https://api.wandb.ai"
 CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key for one is a key for all
 
@@ -27,18 +23,6 @@ def host() -> str:
     with contextlib.suppress(ValueError):
         return urlparse(os.environ.get("WANDB_BASE_URL") or CLOUD).hostname or ""
     return ""
-
-
-def reachable(within_s: float = PROBE_S) -> bool:
-    """Whether the server, or a proxy before it, answers in time."""
-    try:
-        opener = urllib.request.build_opener()  # reads the proxies of this moment
-        opener.open(os.environ.get("WANDB_BASE_URL") or CLOUD, timeout=within_s).close()
-    except urllib.error.HTTPError:  # an answer
-        return True
-    except (OSError, ValueError, HTTPException):
-        return False
-    return True
 
 
 def has_key(host: str) -> bool:

@@ -66,10 +66,9 @@ def test_an_environment_that_logs_offline_can_still_connect(
 def test_a_server_that_fails_ends_in_a_line_soon(
     server: WandbServer, monkeypatch: pytest.MonkeyPatch, mood: int, words: str
 ) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
     server.fail(mood)
     with pytest.raises(UserError, match=words) as caught:
-        connect()
+        connect(0.3)
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
 

@@ -1,13 +1,11 @@
 """The mode: as the environment says, else as key and network allow, and never a long wait."""
 
 import socket
-import time
 from pathlib import Path
 
 import pytest
 
 from repro import mirror
-from repro.mirror.reach import reachable
 from tests.mirror.conftest import KEY
 from tests.wandb_server import WandbServer
 
@@ -47,7 +45,6 @@ def test_without_a_word_a_key_decides(bare: pytest.MonkeyPatch, port: int) -> No
     bare.setenv("WANDB_API_KEY", KEY)
     bare.setenv("WANDB_MODE", "nonsense")
     assert mirror.mode() == "online"
-    assert reachable()
 
 
 @pytest.mark.parametrize("named", [True, False], ids=["NETRC", "home"])
@@ -64,25 +61,3 @@ def test_a_key_in_netrc_counts(bare: pytest.MonkeyPatch, port: int, tmp_path: Pa
     assert mirror.has_key("127.0.0.1")
     file.write_text("machine\n")  # broken
     assert mirror.mode() == "offline"
-
-
-def test_a_server_that_does_not_listen_is_out_of_reach(bare: pytest.MonkeyPatch, closed_port: int) -> None:
-    bare.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{closed_port}")
-    began = time.monotonic()
-    assert not reachable()
-    assert time.monotonic() - began < 2
-
-
-def test_behind_a_proxy_the_proxy_is_asked(bare: pytest.MonkeyPatch, port: int, closed_port: int) -> None:
-    bare.setenv("WANDB_BASE_URL", "http://wandb.example")
-    bare.setenv("HTTP_PROXY", f"http://127.0.0.1:{port}")
-    assert reachable()
-    bare.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port}")
-    assert not reachable()
-
-
-def test_an_address_that_is_none_is_out_of_reach(bare: pytest.MonkeyPatch) -> None:
-    bare.setenv("WANDB_BASE_URL", "http://host:port")
-    assert not reachable()
-    bare.setenv("WANDB_BASE_URL", "http://[")
-    assert (mirror.mode(), reachable()) == ("offline", False)

@@ -65,22 +65,22 @@ def render_script(
     places: Places,
     dependency: str | None = None,
     flags: Sequence[str] = (),
-    rank: str = "",
+    template: str = "tables",
 ) -> str:
     """The script of one job.
 
     Args:
-        job: its runs, one array task each; one without runs makes the tables, or runs ``rank``.
+        job: its runs, one array task each.
         profile: the cluster.
         places: folders; ``work`` and ``submission`` stand in ``#SBATCH`` lines.
         dependency: what it waits for, in Slurm's words or with placeholders.
         flags: of `repro run`, beside the settings.
-        rank: Python code of a rank on each node, for a job without runs.
+        template: of a job without runs: ``tables`` or ``meeting``.
 
     Raises:
         UserError: a value that cannot be written into a script.
     """
-    template = "job" if job.tasks else "meeting" if rank else "tables"
+    template = "job" if job.tasks else template
     example = "base-cpu (letters, digits and . _ @ / -)"
     name = validation.matching("job name", job.name, validation.NAME, example)
     variables, code = places.variables, places.submission / "code"
@@ -103,7 +103,6 @@ def render_script(
         array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run, flags) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
-        rank=rank,
     )
     validation.refuse_secrets("the script", script)
     return script
