@@ -19,7 +19,7 @@ from repro.paths import data_dir, results_dir, runs_dir
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 LOW_SPACE = 5e9  # bytes free, below which a check warns
-RANKS_LIMIT_S = 20.0
+RANKS_LIMIT_S = 60.0
 WANDB_LIMIT_S = 5
 INSTALL = "pip install -r requirements.lock"
 SLURM_COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scontrol", "scancel")

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from urllib.parse import urlparse
 
 Mode = Literal["disabled", "offline", "online"]
-MODES: dict[str, Mode] = {name: name for name in get_args(Mode)}
+MODES: dict[str, Mode] = {**{name: name for name in get_args(Mode)}, "dryrun": "offline"}
 CLOUD = "https://api.wandb.ai"
 CLOUD_HOSTS = ("api.wandb.ai", "api.forge.coreweave.com")  # its names: a key for one is a key for all
 

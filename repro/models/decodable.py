@@ -80,7 +80,7 @@ def stepping(model: Decodable, steps: int) -> Iterator[None]:
 
 
 @contextmanager
-def evaluating(model: Decodable) -> Iterator[None]:
+def evaluating(model: Decodable | nn.Module) -> Iterator[None]:
     """Inference mode with dropout off; each module's own mode is restored afterwards."""
     training = [module for module in model.modules() if module.training]
     for module in training:

@@ -29,6 +29,7 @@ def closed_port() -> int:
     [
         ("disabled", "disabled"),
         ("offline", "offline"),
+        ("dryrun", "offline"),
         ("online", "online"),
         ("OFFLINE", "offline"),
     ],

@@ -82,7 +82,7 @@ def read_example(task: AnyTask, data: DataModule) -> Captures:
     net = task.net
     task.net = copy.deepcopy(task.module).cpu()
     try:
-        with evaluating(task.net), capture_memories(task.net) as captures:
+        with evaluating(task), capture_memories(task.net) as captures:
             for batch in data.evaluation_loader(evaluation):
                 task.score(batch, evaluation, task.metrics(evaluation))
     finally:

@@ -139,6 +139,12 @@ def test_a_record_says_how_its_memories_were_read(workshop: Workshop) -> None:
     assert sum(made.profiles["draws by bin/layer 2"]) == 6, "samples"
 
 
+def test_a_record_has_the_draws_of_an_evaluation(workshop: Workshop) -> None:
+    parts_of(workshop, SORTING.replace("LENGTH", "28").replace("samples: 6", "samples: 6, bins: 7"))
+    made = run(load_recipe(NAME, "paper"), 1, "x")
+    assert profiles(load_captures(NAME, "paper", 1)[1]) == made.profiles, "read by a model without a trainer"
+
+
 def test_a_conversation_is_read_without_replies(workshop: Workshop) -> None:
     made = run(load_recipe(workshop.talk(), "cpu"), 1, "x")
     whats = ("density of attention", "draws by bin", "number of the token", "share of attention by bin")
