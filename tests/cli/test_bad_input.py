@@ -158,11 +158,6 @@ def test_a_scale_of_no_known_name(workshop: Workshop) -> None:
     call("config", TINY).refused("tiny.yaml", "scales", "unknown key 'hugo'")
 
 
-def test_a_scale_in_a_file_of_its_own(workshop: Workshop) -> None:
-    workshop.recipe("trainer: {}\n", name="tiny.cpu")
-    call("config", TINY).refused("tiny.cpu.yaml", "`scales`", "tiny.yaml")
-
-
 def test_a_forbidden_class_path_is_not_imported(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
     (workshop.root / "planted_module.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(workshop.root))

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,9 @@ REQUEUE = [["requeue", "12_0"]]
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Places:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     """Folders below the test's own."""
+    monkeypatch.setenv("REPRO_RUNS", str(tmp_path / "runs"))
     folder = tmp_path / "runs" / "slurm" / "20260102T030405Z-abcdef"
     variables = {f"REPRO_{n.upper()}": tmp_path / n for n in ("data", "results", "runs", "trials")}
     return Places(tmp_path, folder, {"REPRO_CONFIGS": folder / "code" / "configs", **variables})
@@ -31,8 +31,7 @@ def here(tmp_path: Path) -> Places:
 
 def script(here: Places, **profile: Any) -> str:
     made = parse_profile("site", {"gpus_per_node": 0, "tasks_per_node": 2, "max_requeues": 3, **profile})
-    run = replace(spec(), run_dir=here.variables["REPRO_RUNS"] / "alpha" / "s1")
-    return render_script(PlannedJob("x", {0: run}), made, here)
+    return render_script(PlannedJob("x", {0: spec()}), made, here)
 
 
 def test_a_run_that_ends_well(here: Places, tmp_path: Path) -> None:
@@ -81,7 +80,7 @@ def test_a_restart_beyond_the_bound_ends_at_once(here: Places, tmp_path: Path) -
 
 
 def status(here: Places, state: str, step: int = 7, resumed_from: int = 3) -> str:
-    folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
+    folder = spec().recipe.run_dir(1)
     lines = encode("state", resumed_from, {"state": "starting"}) + encode("state", step, {"state": state})
     return f"mkdir -p {folder}; printf '%s' '{lines.decode()}' > {folder}/{EVENTS_FILE}"
 
@@ -114,13 +113,13 @@ def test_a_killed_rank_hides_no_request(here: Places, tmp_path: Path) -> None:
 
 def test_a_rank_that_is_killed_while_leaving_fails_no_run(here: Places, tmp_path: Path) -> None:
     """Slurm repeats a TERM that a node did not acknowledge, a minute later; the record is written by then."""
-    record = here.variables["REPRO_RUNS"] / "alpha" / "s1" / "record.json"
+    record = spec().recipe.run_dir(1) / "record.json"
     ended = run_batch(script(here), tmp_path / "node", f"{status(here, 'testing')}; : > {record}; exit 143")
     assert (ended.code, ended.of("scontrol")) == (0, [])
 
 
 def test_a_request_of_an_earlier_attempt_does_not_count(here: Places, tmp_path: Path) -> None:
-    folder = here.variables["REPRO_RUNS"] / "alpha" / "s1"
+    folder = spec().recipe.run_dir(1)
     folder.mkdir(parents=True)
     (folder / EVENTS_FILE).write_bytes(encode("state", 3, {"state": "requeue"}))
     ended = run_batch(script(here), tmp_path / "node", "exit 143")
