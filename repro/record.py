@@ -176,7 +176,7 @@ class RunRecord:
         from pydantic import ValidationError
 
         try:
-            raw = json.loads(text, parse_constant=_refuse_constant)
+            raw = json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded)
         except ValueError as error:
             raise UserError(f"{name}: not a run record: {error}") from None
         if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
@@ -207,6 +207,13 @@ def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
 
 def _refuse_constant(text: str) -> float:
     raise ValueError(f"{text} is not a JSON number")
+
+
+def _bounded(text: str) -> int:
+    """An integer that tables can divide: a float goes to 1e308."""
+    if len(text) > 300:
+        raise ValueError(f"a number of {len(text)} digits is too large")
+    return int(text)
 
 
 @cache

@@ -23,7 +23,7 @@ BUDGETS = {
     "models": 1118,
     "nn": 4464,
     "report": 2002,
-    "repro": 1435,
+    "repro": 1439,
     "tasks": 3023,
     "training": 880,
     "verify": 170,
