@@ -1,7 +1,7 @@
 """The ``meta`` device, which has shapes and no values: what torch lacks there, and who may ask for values."""
 
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,7 +37,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             asked.append(module.__name__.rpartition(".")[2])
             return numbers(len(values))
 
-        monkeypatch.setattr(module, "host", SimpleNamespace(host_ints=host_ints))
+        monkeypatch.setattr(module, "host_ints", host_ints)
 
     monkeypatch.setattr(adaptive, "group", groups)
     # ids at or behind each edge: all of them at the first, none at the last

@@ -21,7 +21,7 @@ BUDGETS = {
     "launch": 2100,
     "mirror": 374,
     "models": 1118,
-    "nn": 4464,
+    "nn": 4463,
     "report": 2002,
     "repro": 1439,
     "tasks": 3023,

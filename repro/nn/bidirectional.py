@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from repro.nn import host
+from repro.nn.device import host_ints
 from repro.nn.mixer import Layout, MixerOutput, State, Stateless
 
 
@@ -41,7 +41,7 @@ class BidirectionalLSTM(Stateless):
         sizes = [x.shape[1]] * len(x)
         if layout.lengths is not None:
             whole = sizes
-            sizes = host.host_ints(layout.lengths, lambda: whole)
+            sizes = host_ints(layout.lengths, lambda: whole)
         falling, order = torch.tensor(sizes, device="cpu").clamp(min=1).sort(descending=True)
         packed = pack_padded_sequence(x.index_select(0, order.to(x.device)), falling, batch_first=True)
         y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=x.shape[1])

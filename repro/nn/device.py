@@ -1,4 +1,7 @@
-"""Features that kinds of devices lack: the ``meta`` device has shapes only, no autocast and no random numbers."""
+"""What sets devices apart: features that kinds of them lack, and numbers that the host must wait for.
+
+The ``meta`` device has shapes only, no autocast and no random numbers.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -6,6 +9,7 @@ from functools import partial
 from types import ModuleType
 
 import torch
+from torch import Tensor
 
 
 def without_autocast(device: torch.device, later: bool = False) -> AbstractContextManager[object]:
@@ -55,7 +59,7 @@ class RandomStates:
         self.device = device
         self.cpu = torch.get_rng_state()
         own = accelerator(device)
-        self.own: torch.Tensor | None = None if own is None else own.get_rng_state(device)
+        self.own: Tensor | None = None if own is None else own.get_rng_state(device)
 
     def restore(self) -> None:
         """Restores the random states."""
@@ -63,3 +67,24 @@ class RandomStates:
         own = accelerator(self.device)
         if own is not None:
             own.set_rng_state(self.own, self.device)
+
+
+def host_ints(values: Tensor, typical: Callable[[], list[int]] | None = None) -> list[int]:
+    """Whole numbers of a tensor ``(N,)`` on the host: the only place where training waits for a number from the device.
+
+    Forward and backward passes and losses never read a value from the device otherwise: that makes the host wait until
+    all queued work is done. Only what torch cannot do without numbers on the host may call it: the sizes of groups of
+    tokens (:mod:`repro.nn.vocabularies.clusters`), packed sequences (:mod:`repro.nn.bidirectional`) and the lengths of
+    CTC (:mod:`repro.nn.vocabularies.ctc`). A comment at each use gives the reason.
+
+    Args:
+        values: integers, ``(N,)``, on any device.
+        typical: N numbers to go on with on the meta device, which has none; :mod:`repro.experiment.costs` counts a
+            step there. None raises an error there.
+
+    Returns:
+        The N numbers.
+    """
+    if values.is_meta and typical is not None:
+        return typical()
+    return [int(value) for value in values.tolist()]

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from repro.batches import Batch, Evaluation, StreamBatch
 from repro.experiment.build import Parts, build
 from repro.experiment.costs.step import attach, ctc_backward
-from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention, host
+from repro.nn import AdaptiveVocabulary, BidirectionalLSTM, ContinuousMemory, CtcHead, InfusedAttention
+from repro.nn.device import host_ints
 from repro.recipe import Recipe, experiments, load_recipe, recipe_files, scales_of
 from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
@@ -232,7 +233,7 @@ def test_no_recipe_looks_for_unused_parameters() -> None:
 
 
 def test_control_who_asks_once_more_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody but those of the list may ask through :func:`repro.nn.host.host_ints` either."""
+    """Nobody but those of the list may ask through :func:`repro.nn.device.host_ints` either."""
     answers(monkeypatch)
     with pytest.raises(FAILURES):
-        host.host_ints(torch.zeros(3, device=META))
+        host_ints(torch.zeros(3, device=META))

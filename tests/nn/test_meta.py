@@ -1,6 +1,6 @@
 """Training asks no device for a value: on ``meta``, which has none, forward, loss and backward run.
 
-What must know numbers on the host asks :func:`repro.nn.host.host_ints`, which tests/meta.py answers. Whole recipes:
+What must know numbers on the host asks :func:`repro.nn.device.host_ints`, which tests/meta.py answers. Whole recipes:
 tests/experiment/test_meta.py.
 """
 
@@ -239,7 +239,7 @@ def test_control_faults_show(fault: str) -> None:
 def test_only_three_files_ask() -> None:
     folder = Path(repro.nn.__file__).parent
     asking = {path.name for path in folder.rglob("*.py") if "host_ints(" in path.read_text()}
-    assert asking == {"host.py", "bidirectional.py", "clusters.py", "ctc.py"}
+    assert asking == {"device.py", "bidirectional.py", "clusters.py", "ctc.py"}
 
 
 def test_what_the_device_lacks() -> None:

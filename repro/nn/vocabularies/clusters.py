@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from repro.nn import host
+from repro.nn.device import host_ints
 
 
 class Groups(NamedTuple):
@@ -34,7 +34,7 @@ def group(ids: Tensor, edges: Sequence[int]) -> Groups:
     """
     # Counts must be known to the host to split by them, so the check of the range comes for free.
     counts = torch.stack([(ids >= edge).sum() for edge in edges])
-    at_least = host.host_ints(counts, lambda: _at_least(typical_ids(len(ids), edges[-1]), edges))
+    at_least = host_ints(counts, lambda: _at_least(typical_ids(len(ids), edges[-1]), edges))
     if at_least[0] < len(ids) or at_least[-1]:
         wrong = int(ids[(ids < edges[0]) | (ids >= edges[-1])][0])
         raise ValueError(

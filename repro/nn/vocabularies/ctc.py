@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from repro.nn import host
+from repro.nn.device import host_ints
 
 BLANK = 0
 
@@ -52,7 +52,7 @@ class CtcHead(nn.Module):
         # torch's CTC works with lengths on the host and would fetch them itself, one tensor after the other.
         (rows, steps), most = hidden.shape[:2], targets.shape[1]
         known = torch.cat([lengths, (targets >= 0).sum(1)])
-        sizes = host.host_ints(known, lambda: [steps] * rows + [most] * rows)
+        sizes = host_ints(known, lambda: [steps] * rows + [most] * rows)
         frames, counts = sizes[: len(lengths)], sizes[len(lengths) :]
         return torch.ctc_loss(log_probs, targets.clamp(min=0), frames, counts, BLANK, reduction=0)
 
