@@ -81,8 +81,8 @@ def _run(arguments: list[str]) -> None:
     from repro.tasks.lightning_private import callbacks_of
     from repro.text import number
     from repro.training.callbacks import Curves
+    from repro.training.cpu import PackedEvaluation
     from repro.training.early_stop import EarlyStop, StopRule
-    from repro.training.packing import PackedEvaluation
     from repro.training.progress import Progress
 
     class Cli(LightningCLI):

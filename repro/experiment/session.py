@@ -21,12 +21,11 @@ from repro.tasks.evaluated import EvaluatedTask
 from repro.tasks.lightning_private import stand_in_trainer
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO
+from repro.training.cpu import PackedEvaluation, keep_freed_memory
 from repro.training.early_stop import EarlyStop
 from repro.training.events import Heartbeat
 from repro.training.finite import Finite
-from repro.training.memory import keep_freed_memory
 from repro.training.observe import Observer
-from repro.training.packing import PackedEvaluation
 from repro.training.progress import Progress
 from repro.training.randomness import Randomness
 from repro.training.saving import Checkpoints, StepCheckpoints

@@ -11,7 +11,7 @@ import yaml
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
 from repro.tasks import translation
-from repro.training import packing
+from repro.training import cpu
 from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop, call
 
@@ -117,7 +117,7 @@ def test_predict_prints_every_translation_in_order(
         packings.append(batches)
         return nullcontext()
 
-    monkeypatch.setattr(packing, "packed", packed)
+    monkeypatch.setattr(cpu, "packed", packed)
     output = call("predict", "--config", str(config), "--ckpt_path", str(fitted))
     assert output.code == 0, output.err
     assert output.out.count("\n") == 15
