@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1795,
     "data": 5137,
     "evidence": 2422,
-    "experiment": 2593,
+    "experiment": 2590,
     "launch": 2100,
     "mirror": 374,
     "models": 1118,

@@ -6,7 +6,7 @@ from repro.data.sets.weights.weight_data import open_weights
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask
-from repro.experiment.resume import Resume
+from repro.experiment.checkpoint import Resume
 from repro.experiment.session import MODEL_FILE
 from repro.models.body import Body
 from repro.models.decoder_lm import DecoderLM

@@ -19,9 +19,9 @@ from repro import mirror
 from repro.errors import Preempted, ReproError, UserError
 from repro.events import EVENTS_FILE
 from repro.experiment import checkpoint
+from repro.experiment.checkpoint import Resume, find
 from repro.experiment.initial_weights import begin_from, go_on_from
 from repro.experiment.recording import first_event, is_trial, known_at_start, record
-from repro.experiment.resume import Resume, find
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import make_trainer, quiet, vocabulary_hash
 from repro.files import lock

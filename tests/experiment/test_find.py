@@ -9,7 +9,7 @@ import pytest
 
 from repro.errors import ReproError
 from repro.experiment import checkpoint
-from repro.experiment.resume import find
+from repro.experiment.checkpoint import find
 from repro.experiment.run import run
 from repro.recipe import Recipe, load_recipe
 from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, manifest_path, write

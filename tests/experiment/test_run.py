@@ -23,7 +23,7 @@ from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
-from repro.experiment.resume import Resume
+from repro.experiment.checkpoint import Resume
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
