@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from repro.data.sets.dialogue.dialogue_data import Talk
-from repro.evidence.equality import hashes
-from repro.evidence.fair_tests import FairTest, RowRuns, load_tests
+from repro.evidence.declared.equality import hashes
+from repro.evidence.declared.fair_tests import FairTest, RowRuns, load_tests
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
     SCALES,

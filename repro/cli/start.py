@@ -19,7 +19,7 @@ TEMPLATE = Path(__file__).with_name("project_template")
 PROFILE = "slurm/clusters/my-cluster.yaml"
 
 if TYPE_CHECKING:
-    from repro.evidence.outcomes import Tested
+    from repro.evidence.declared.outcomes import Tested
     from repro.report.formats.blocks import Document
     from repro.report.tour import Tour, TourStage
 

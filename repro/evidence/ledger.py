@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from repro.errors import UserError, nearest
-from repro.evidence import equality
-from repro.evidence.fair_tests import FairTest, digest, load_tests, published_rows
+from repro.evidence.declared import equality
+from repro.evidence.declared.fair_tests import FairTest, digest, load_tests, published_rows
 from repro.evidence.published import Paper, load_papers
 from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
 from repro.paths import records_dirs

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from repro.evidence.compare import Comparison
+from repro.evidence.declared.outcomes import ORDERS, WAITING, Tested
 from repro.evidence.entries import Entry
 from repro.evidence.official import CodeComparison, Size, largest
-from repro.evidence.outcomes import ORDERS, WAITING, Tested
 from repro.evidence.published import Paper
 
 JUDGED = ("reproduced", "higher", "lower", "open", "at chance", "short budget")

@@ -19,12 +19,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from repro.evidence.compare import Comparison, compare
+from repro.evidence.declared.equality import Equality, equalities
+from repro.evidence.declared.fair_tests import Tests
+from repro.evidence.declared.outcomes import Effect, RowResult, Tested, outcomes
 from repro.evidence.entries import Cell, Entry
-from repro.evidence.equality import Equality, equalities
-from repro.evidence.fair_tests import Tests
 from repro.evidence.judging.statistics import Estimate
 from repro.evidence.official import read_parity, read_sizes
-from repro.evidence.outcomes import Effect, RowResult, Tested, outcomes
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, rungs
 

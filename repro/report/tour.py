@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from repro import text
 from repro.errors import UserError, nearest
-from repro.evidence.outcomes import Tested
+from repro.evidence.declared.outcomes import Tested
 from repro.evidence.published import Model, Paper, Text, read_model
 from repro.evidence.table import Evidence
 from repro.paths import configs_dirs, files_in

@@ -6,7 +6,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.evidence.compare import compare
-from repro.evidence.fair_tests import load_tests
+from repro.evidence.declared.fair_tests import load_tests
 from repro.evidence.ledger import append_missing, check_records, unfinished
 from repro.evidence.published import load_paper
 from repro.evidence.table import read_evidence, table

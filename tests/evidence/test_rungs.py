@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from repro.evidence.compare import compare
+from repro.evidence.declared.outcomes import outcomes
 from repro.evidence.official import CodeComparison, Size
-from repro.evidence.outcomes import outcomes
 from repro.evidence.rungs import rungs, summarised
 from tests.evidence.tested_rows import around, run_rows
 from tests.report.fakes import TEST, UNTESTED

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from repro.evidence.declared.gate import Condition
 from repro.evidence.entries import UNEXPLAINED
-from repro.evidence.gate import Condition
 from repro.evidence.table import as_json, read_evidence, table
 from repro.paths import published_files
 from tests.evidence.tested_rows import around, run_rows

@@ -2,7 +2,7 @@
 
 from repro import recipe
 from repro.evidence.compare import compare
-from repro.evidence.outcomes import outcomes
+from repro.evidence.declared.outcomes import outcomes
 from repro.record import Measurement
 from tests.report.fakes import TEST
 

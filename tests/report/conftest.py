@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.evidence import gate
+from repro.evidence.declared import gate
 from repro.report.plots import files
 from repro.text import clean
 from tests.report.fakes import House

@@ -5,7 +5,7 @@ import re
 import matplotlib
 import pytest
 
-from repro.evidence.outcomes import Effect
+from repro.evidence.declared.outcomes import Effect
 from repro.report.plots.chart import Chart, Forest, Panel, PlotLine
 from repro.report.plots.drawing import DARK, STYLE, drawn, svg
 from repro.report.plots.plot import SWEEPS, Plot

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from repro.evidence.outcomes import Effect
+from repro.evidence.declared.outcomes import Effect
 from repro.report.plots import files
 from repro.report.plots.chart import Chart, Forest, Panel, PlotLine
 from repro.report.plots.plot import EFFECTS, SWEEPS, Plot

@@ -2,7 +2,7 @@
 
 import pytest
 
-from repro.evidence.outcomes import Effect
+from repro.evidence.declared.outcomes import Effect
 from repro.report.plots.chart import Forest
 from repro.report.plots.drawing import svg
 from tests.report.svg import root_of, words

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from repro.evidence.outcomes import Effect
+from repro.evidence.declared.outcomes import Effect
 
 Value = int | float | str
 Point = tuple[Value, float | None]

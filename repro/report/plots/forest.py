@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from repro.evidence.outcomes import Effect
+from repro.evidence.declared.outcomes import Effect
 from repro.report.plots.chart import Forest
 from repro.report.plots.panels import EDGE, WIDTH, legend
 from repro.text import clean

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from repro import text
-from repro.evidence.gate import LAST
-from repro.evidence.outcomes import PARTS, Effect, Tested
+from repro.evidence.declared.gate import LAST
+from repro.evidence.declared.outcomes import PARTS, Effect, Tested
 from repro.evidence.table import Evidence
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Forest, Panel

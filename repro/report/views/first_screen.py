@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import jinja2
 
 from repro import text
-from repro.evidence.outcomes import ORDERS, WAITING
+from repro.evidence.declared.outcomes import ORDERS, WAITING
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, summarised
 from repro.evidence.table import Evidence

@@ -8,8 +8,8 @@ from operator import itemgetter
 from typing import Any
 
 from repro import text
+from repro.evidence.declared.outcomes import Tested
 from repro.evidence.entries import Entry
-from repro.evidence.outcomes import Tested
 from repro.evidence.table import Evidence, numbers
 from repro.recipe import SCALES, scales_of
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise, zip_longest
 
 from repro import text
-from repro.evidence.fair_tests import Sweep
-from repro.evidence.outcomes import PARTS, Tested
+from repro.evidence.declared.fair_tests import Sweep
+from repro.evidence.declared.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
 from repro.report.competence import simple_methods

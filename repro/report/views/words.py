@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from repro import text
-from repro.evidence.outcomes import Effect, Tested
+from repro.evidence.declared.outcomes import Effect, Tested
 from repro.evidence.published import Paper
 from repro.report.formats.blocks import VerdictWord
 from repro.yamls import read_yaml

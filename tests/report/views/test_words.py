@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from repro.evidence.outcomes import ORDERS
+from repro.evidence.declared.outcomes import ORDERS
 from repro.paths import PROJECT
 from repro.report.views.words import WORDS, at_scale, percent
 

@@ -12,8 +12,8 @@ from statistics import fmean
 
 from repro import text
 from repro.evidence.compare import Comparison
-from repro.evidence.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
-from repro.evidence.gate import Condition, GateRow, gate, kind_of
+from repro.evidence.declared.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
+from repro.evidence.declared.gate import Condition, GateRow, gate, kind_of
 from repro.evidence.judging.judge import judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch

@@ -7,8 +7,8 @@ import pytest
 from repro import recipe
 from repro.errors import UserError
 from repro.evidence.compare import compare
-from repro.evidence.equality import _verdict, digest, equalities
-from repro.evidence.fair_tests import load_tests
+from repro.evidence.declared.equality import _verdict, digest, equalities
+from repro.evidence.declared.fair_tests import load_tests
 from repro.evidence.judging.statistics import satterthwaite
 from repro.evidence.table import read_evidence, table
 from repro.ledger import HEADER, Line

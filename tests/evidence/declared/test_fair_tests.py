@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from repro.errors import UserError
-from repro.evidence.fair_tests import BUDGET, FairTest, Tests, check, digest, load_tests
+from repro.evidence.declared.fair_tests import BUDGET, FairTest, Tests, check, digest, load_tests
 from repro.evidence.judging.margins import parse_margin
 from repro.evidence.published import Paper, load_paper, load_papers
 from repro.paths import PROJECT

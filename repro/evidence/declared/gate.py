@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import Any
 
 from repro import text
-from repro.evidence.fair_tests import FairTest, Sweep
+from repro.evidence.declared.fair_tests import FairTest, Sweep
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds
 from repro.evidence.published import Metric

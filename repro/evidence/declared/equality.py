@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from repro.evidence.compare import Comparison
-from repro.evidence.fair_tests import EqualityTest
-from repro.evidence.gate import at_bound, bounds_of
+from repro.evidence.declared.fair_tests import EqualityTest
+from repro.evidence.declared.gate import at_bound, bounds_of
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
 from repro.evidence.selection import Sample, Selection, sample

@@ -1,8 +1,8 @@
 """Declared tests of the papers' claims, from ``results/tests/<paper>.yaml``, as typed models.
 
 A test names the runs that stand for rows of a claim, what is measured of them, and the levels by which
-:mod:`repro.evidence.gate` decides whether it is fair. It is declared by its ``declared`` date: from then on its text
-and the configurations of its runs are fixed (:func:`digest`), and a changed test is a new attempt.
+:mod:`repro.evidence.declared.gate` decides whether it is fair. It is declared by its ``declared`` date: from then on
+its text and the configurations of its runs are fixed (:func:`digest`), and a changed test is a new attempt.
 """
 
 import hashlib
@@ -128,8 +128,8 @@ class FairTest(Model):
         varies: allowed differences between the rows beside the model: keys of the protocol, ``budget``, ``items``.
         seeds: judged seeds.
         extended_to: all seeds after the one extension; empty without one.
-        settled, floor, ceiling, competent, tuned: see :mod:`repro.evidence.gate`. ``tuned`` is a sweep, ``paper`` where
-            every setting is the paper's own, ``nothing`` where nothing is trained.
+        settled, floor, ceiling, competent, tuned: see :mod:`repro.evidence.declared.gate`. ``tuned`` is a sweep,
+            ``paper`` where every setting is the paper's own, ``nothing`` where nothing is trained.
         core_hours: price of a row with all its seeds, on one CPU core.
         declared: the day from which the test is fixed; None while it is planned.
         curve, sweep: what its figure shows: a curve of the records, or a measurement by what was set.
@@ -206,7 +206,7 @@ class FairTest(Model):
 
 
 class EqualityTest(Model):
-    """A test that a cheaper arithmetic gives the numbers of the recipe's own; see :mod:`repro.evidence.equality`.
+    """A test that a cheaper arithmetic gives the recipe's own numbers; see :mod:`repro.evidence.declared.equality`.
 
     Attributes:
         run: experiment.

@@ -4,7 +4,7 @@ import pytest
 
 from repro.errors import UserError
 from repro.evidence.compare import compare
-from repro.evidence.outcomes import outcomes
+from repro.evidence.declared.outcomes import outcomes
 from repro.record import Measurement
 from tests.evidence.tested_rows import ORDER, around, outcome, recipes, run_row, run_rows
 from tests.report.fakes import PUBLISHED, TEST, UNTESTED

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from repro.evidence.fair_tests import FairTest
-from repro.evidence.gate import Condition, GateRow, gate, movement
+from repro.evidence.declared.fair_tests import FairTest
+from repro.evidence.declared.gate import Condition, GateRow, gate, movement
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.published import Metric
 from repro.record import Measurement, RunRecord
