@@ -62,9 +62,8 @@ MAY_IMPORT = {
         "torchmetrics_import",
         *BOTTOM,
     },
-    "text": {"evidence"},
-    "evidence": {"evidence", "ledger", "text", "source", *BOTTOM},
-    "report": {"report", "evidence", "text", "pictures", "source", *BOTTOM},
+    "evidence": {"evidence", "ledger", "source", *BOTTOM},
+    "report": {"report", "evidence", "pictures", "source", *BOTTOM},
     "launch": {"launch", "mirror", "ledger", "source", "plugins", *BOTTOM},
     "verify": {"verify", "evidence", "source", *BOTTOM},
     "cli": {
@@ -72,7 +71,6 @@ MAY_IMPORT = {
         "launch",
         "report",
         "evidence",
-        "text",
         "experiment",
         "training",
         "tasks",
@@ -84,7 +82,7 @@ MAY_IMPORT = {
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "trees", "ledger", "source", "text", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "trees", "ledger", "source", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

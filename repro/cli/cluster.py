@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from repro.cli.arguments import ACCEPT, SEEDS, Verbs, add, add_flag, add_grid, add_targets, add_verb
 from repro.cli.runs import parse_grid
 from repro.errors import UserError
+from repro.evidence.text import size
 from repro.paths import cluster_files
 from repro.seeds import SeedChoice
-from repro.text import size
 
 if TYPE_CHECKING:
     from repro.launch.plan import Plan

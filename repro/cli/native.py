@@ -73,13 +73,13 @@ def _run(arguments: list[str]) -> None:
     from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
     from repro.data.core.datamodule import DataModule
+    from repro.evidence.text import number
     from repro.experiment.build import Checkpoints, MatmulPrecision, check_makers, check_together, explain
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.experiment.trainer import ALWAYS, interval_in_updates, refuse_unsupported
     from repro.report.formats.terminal import text_table
     from repro.tasks import Task, Translation
     from repro.tasks.lightning_private import callbacks_of
-    from repro.text import number
     from repro.training.callbacks import Curves
     from repro.training.cpu import PackedEvaluation
     from repro.training.early_stop import EarlyStop, StopRule

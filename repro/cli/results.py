@@ -10,10 +10,10 @@ from typing import Any
 
 from repro.cli.arguments import Verbs, add, add_flag, add_scale, add_verb
 from repro.errors import EXIT_FAILED, EXIT_OK, UserError, nearest
+from repro.evidence.text import clean, duration
 from repro.paths import data_dir, published_files, records_dirs, results_dir
 from repro.recipe import experiments, load_recipe, scales_of
 from repro.record import read_records
-from repro.text import clean, duration
 
 
 def register(verbs: Verbs) -> None:

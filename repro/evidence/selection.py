@@ -4,7 +4,7 @@ from collections.abc import Collection, Container
 from dataclasses import dataclass, replace
 from typing import Any
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.judging.statistics import Estimate, estimate
 from repro.recipe import change_results
 from repro.record import Measurement, RunRecord

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.judging.statistics import estimate
 from repro.paths import files_in, results_dirs

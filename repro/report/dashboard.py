@@ -20,7 +20,7 @@ import wandb_workspaces.workspaces as ws
 from wandb import Api
 from wandb_workspaces import expr
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.goals import goals_of, numbers_for
 from repro.evidence.table import Evidence
 from repro.recipe import SCALES, Recipe

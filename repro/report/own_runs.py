@@ -7,8 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from repro import text
 from repro.errors import UserError, nearest
+from repro.evidence import text
 from repro.evidence.judging.statistics import estimate
 from repro.recipe import Recipe
 from repro.record import RunRecord

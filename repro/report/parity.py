@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Callable, Sequence
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.official import CodeComparison, largest
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine

@@ -4,8 +4,8 @@ from typing import Any, Self
 
 from pydantic import model_validator
 
-from repro import text
 from repro.errors import UserError, nearest
+from repro.evidence import text
 from repro.evidence.declared.outcomes import Tested
 from repro.evidence.published import Model, Paper, Text, read_model
 from repro.evidence.table import Evidence

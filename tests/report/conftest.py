@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from repro.evidence.declared import gate
+from repro.evidence.text import clean
 from repro.report.plots import files
-from repro.text import clean
 from tests.report.fakes import House
 
 _drawn = files._drawn

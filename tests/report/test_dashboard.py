@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from repro import text
 from repro.cli.main import build_parser
 from repro.errors import UserError
+from repro.evidence import text
 from repro.evidence.compare import compare
 from repro.evidence.goals import expected
 from repro.evidence.published import load_paper, paper_keys

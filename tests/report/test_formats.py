@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from repro.evidence.text import clean
 from repro.report.formats.blocks import Bullets, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.formats.documents import escape_latex, escape_markdown, latex, markdown
-from repro.text import clean
 
 HOSTILE = [
     "a | b",

@@ -9,10 +9,10 @@ import pytest
 
 from repro.evidence.official import GOLDEN, CodeComparison, altered, read_parity
 from repro.evidence.official import PARITY as FILE
+from repro.evidence.text import NOTHING
 from repro.report import parity
 from repro.report.parity import document, summary
 from repro.report.plots.chart import Chart
-from repro.text import NOTHING
 from tests.report.fakes import House
 from tests.workshop import call
 

@@ -27,7 +27,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.fair_tests import FairTest, Sweep
 from repro.evidence.judging.margins import Margin
 from repro.evidence.judging.statistics import exceeds

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import fmean
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.declared.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
 from repro.evidence.declared.gate import Condition, GateRow, gate, kind_of

@@ -18,10 +18,10 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from repro.evidence.text import NOTHING, clean
 from repro.report.formats import blocks
 from repro.report.formats.blocks import Document, Heading
 from repro.report.views.words import WORDS
-from repro.text import NOTHING, clean
 
 FOLDER = Path(__file__).with_name("templates")
 HYPHEN = "\N{NON-BREAKING HYPHEN}"

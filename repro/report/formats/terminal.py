@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.published import Paper, load_paper, paper_keys
 from repro.recipe import differing_keys, flatten
 from repro.record import Measurement, RunRecord, made_by

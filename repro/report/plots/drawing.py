@@ -8,11 +8,11 @@ from typing import Any
 
 import matplotlib
 
+from repro.evidence.text import clean
 from repro.report.plots.chart import Chart, Forest
 from repro.report.plots.forest import forest
 from repro.report.plots.panels import chart
 from repro.report.plots.plot import Plot
-from repro.text import clean
 
 STYLE = Path(__file__).with_name("figures.mplstyle")
 # The colours of the style, and what they become on a dark page.

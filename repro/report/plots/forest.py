@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from repro.evidence.declared.outcomes import Effect
+from repro.evidence.text import clean
 from repro.report.plots.chart import Forest
 from repro.report.plots.panels import EDGE, WIDTH, legend
-from repro.text import clean
 
 TITLE = "All tests of the paper: how far each row is ahead of the next"
 ROW, LETTERS, LABEL = 17, 110, 46  # pixels of a line; letters of a line of words, and of a label

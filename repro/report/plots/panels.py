@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from repro.evidence.text import clean
 from repro.report.plots.chart import Chart, Panel, PlotLine, Value
-from repro.text import clean
 
 EDGE = "#7d8590"
 COLUMNS, WIDTH = 3, 800  # of a figure; widths and heights are in pixels

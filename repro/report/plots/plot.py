@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.record import RunRecord
 from repro.report.plots.chart import Chart, Forest

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.gate import LAST
 from repro.evidence.declared.outcomes import PARTS, Effect, Tested
 from repro.evidence.table import Evidence

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import jinja2
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.outcomes import ORDERS, WAITING
 from repro.evidence.published import Paper
 from repro.evidence.rungs import Rungs, summarised

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.published import load_paper, paper_keys
 from repro.record import RunRecord
 from repro.report.formats.blocks import Document, Figure, Grid, Heading, Link, Paragraph

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.entries import Cell, Entry
 from repro.evidence.published import Metric, Paper, PublishedTable, Row
 from repro.evidence.table import Evidence

@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.outcomes import Tested
 from repro.evidence.entries import Entry
 from repro.evidence.table import Evidence, numbers

@@ -1,6 +1,6 @@
 """Every run record, with its state, and what was run again."""
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.table import Evidence
 from repro.recipe import SCALES, change_results

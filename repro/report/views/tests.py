@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Collection, Iterable
 from itertools import pairwise, zip_longest
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.fair_tests import Sweep
 from repro.evidence.declared.outcomes import PARTS, Tested
 from repro.evidence.published import Paper

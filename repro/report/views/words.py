@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.declared.outcomes import Effect, Tested
 from repro.evidence.published import Paper
 from repro.report.formats.blocks import VerdictWord

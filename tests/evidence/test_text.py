@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from repro import text
+from repro.evidence import text
 from repro.evidence.judging.statistics import estimate
 
 
