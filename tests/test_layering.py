@@ -24,8 +24,7 @@ MAY_IMPORT = {
     "record": {"errors", "paths", "files"},
     "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
-    "source": {"paths"},
-    "plugins": {"errors", "paths", "yamls"},
+    "code": {"errors", "paths", "yamls"},
     "pictures": {"errors"},
     "torchmetrics_import": set(),
     "mirror": {"mirror", *BOTTOM},
@@ -57,15 +56,14 @@ MAY_IMPORT = {
         "data",
         "mirror",
         "ledger",
-        "source",
-        "plugins",
+        "code",
         "torchmetrics_import",
         *BOTTOM,
     },
-    "evidence": {"evidence", "ledger", "source", *BOTTOM},
-    "report": {"report", "evidence", "pictures", "source", *BOTTOM},
-    "launch": {"launch", "mirror", "ledger", "source", "plugins", *BOTTOM},
-    "verify": {"verify", "evidence", "source", *BOTTOM},
+    "evidence": {"evidence", "ledger", "code", *BOTTOM},
+    "report": {"report", "evidence", "pictures", *BOTTOM},
+    "launch": {"launch", "mirror", "ledger", "code", *BOTTOM},
+    "verify": {"verify", "evidence", "code", *BOTTOM},
     "cli": {
         "cli",
         "launch",
@@ -76,13 +74,12 @@ MAY_IMPORT = {
         "tasks",
         "data",
         "mirror",
-        "source",
         "verify",
     }
     | BOTTOM,
 }
 TORCH = {"torch", "lightning", "pytorch_lightning", "torchmetrics"}
-WITHOUT_TORCH = {*BOTTOM, "trees", "ledger", "source", "evidence", "report", "launch", "verify"}
+WITHOUT_TORCH = {*BOTTOM, "trees", "ledger", "code", "evidence", "report", "launch", "verify"}
 HEAVY = {*TORCH, "wandb", "datasets", "pandas", "matplotlib", "sacrebleu"}
 PAPER_NAMES = (
     "vaswani", "attentionisall", "transformerxl", "txl", "reformer", "lineartransformer", "shortformer",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from repro.code.source import git, is_snapshot
 from repro.errors import UserError, nearest
 from repro.evidence.declared import equality
 from repro.evidence.declared.fair_tests import FairTest, digest, load_tests, published_rows
@@ -26,7 +27,6 @@ from repro.recipe import (
     signature_hash,
 )
 from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
-from repro.source import git, is_snapshot
 
 SHOWN_KEYS = 3  # of a superseded record's differences
 CLAIM, EXTENDED = "/claim", "/extended"  # ends of the paths of declarations; see :func:`declaration`

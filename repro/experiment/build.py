@@ -14,6 +14,7 @@ import torch
 from jsonargparse import ArgumentParser, Namespace, set_parsing_settings
 from lightning.pytorch import Trainer
 
+from repro.code.plugins import load_plugins, located, resolve
 from repro.data.core.datamodule import DataModule
 from repro.data.core.examples import ExampleData
 from repro.data.core.stream_data import StreamData
@@ -23,7 +24,6 @@ from repro.experiment.error_messages import one_line
 from repro.models import Classifier, Transcriber
 from repro.nn.laws import Finding, check
 from repro.nn.positions.positions import longest_window
-from repro.plugins import load_plugins, located, resolve
 from repro.recipe import HEADER, SECTIONS, Config, Recipe
 from repro.tasks import Task
 from repro.tasks.metrics.bleu import require_tokeniser

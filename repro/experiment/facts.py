@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from repro.plugins import hashes
+from repro.code.plugins import hashes
+from repro.code.source import release
 from repro.record import INSTRUCTIONS
-from repro.source import release
 
 PACKAGES = (
     "torch", "lightning", "jsonargparse", "numpy", "tokenizers", "sentencepiece", "sacrebleu", "datasets",

@@ -8,6 +8,7 @@ import lightning.pytorch as pl
 import torch
 
 from repro import mirror
+from repro.code.source import Source, source
 from repro.errors import UserError
 from repro.events import EventLog
 from repro.experiment import facts
@@ -16,7 +17,6 @@ from repro.experiment.compiling import compile_training
 from repro.experiment.trainer import Stamper, make_trainer
 from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
-from repro.source import Source, source
 from repro.tasks.evaluated import EvaluatedTask
 from repro.tasks.lightning_private import stand_in_trainer
 from repro.training.callbacks import Curves

@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from repro.code.source import is_snapshot
 from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.ledger import appending, read_ledger
 from repro.paths import data_dir, results_dir, trials_dir
 from repro.record import LEDGER
-from repro.source import is_snapshot
 
 _RESULTS = ("published", "tests", "*.json", f"runs/{LEDGER}")  # what runs and their verdicts read
 

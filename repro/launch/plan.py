@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from repro.code.source import code_hash
 from repro.errors import UserError
 from repro.events import EVENTS_FILE, attempts, read
 from repro.launch.cost import describe_cost
@@ -16,7 +17,6 @@ from repro.launch.targets import RunSpec, few_seeds, not_judged, recorded, resol
 from repro.paths import PROJECT
 from repro.recipe import Overrides
 from repro.seeds import SeedChoice
-from repro.source import code_hash
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from repro.code.source import git
 from repro.errors import EXIT_INTERRUPTED, EXIT_REQUEUE, Interrupted, ReproError, UserError
 from repro.paths import data_dir
 from repro.record import INSTRUCTIONS, RunRecord, read_records
-from repro.source import git
 from repro.verify.comparison import comparable
 
 _START_FROM = re.compile(r"^start_from: (\S+)$", re.MULTILINE)

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from repro.code.source import code_hash
 from repro.errors import ReproError, UserError
 from repro.events import EventLog
 from repro.launch import submit as module
@@ -25,7 +26,6 @@ from repro.launch.status.ledger import Submission, read_submissions
 from repro.launch.submit import dry_run, locked, submit
 from repro.launch.targets import resolve_targets
 from repro.paths import PROJECT
-from repro.source import code_hash
 from tests.launch.conftest import World, named
 from tests.launch.fake_cluster import FakeCluster, cluster, small_project
 from tests.launch.test_plan import request

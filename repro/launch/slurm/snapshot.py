@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from repro.code.plugins import plugin_files
+from repro.code.source import SNAPSHOT_FACTS, git, release, state
 from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.validation import refuse_secrets
 from repro.paths import INSTALLED, PROJECT, PROJECT_FILE, configs_dir, project
-from repro.plugins import plugin_files
-from repro.source import SNAPSHOT_FACTS, git, release, state
 
 FOLDERS = ("repro",) if INSTALLED else ("repro", "configs", "slurm")
 SINGLE_FILES = () if INSTALLED else ("pyproject.toml", "requirements.lock")

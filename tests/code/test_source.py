@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from repro import source as module
-from repro.source import SNAPSHOT_FACTS, code_hash, release, source
+from repro.code import source as module
+from repro.code.source import SNAPSHOT_FACTS, code_hash, release, source
 
 
 def git(folder: Path, *words: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from repro import plugins
+from repro.code import plugins
 from repro.errors import UserError
 from repro.experiment.facts import versions
 from repro.launch.slurm.snapshot import read_sources
