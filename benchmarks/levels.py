@@ -14,7 +14,7 @@ from repro.batches import Evaluation, Examples
 from repro.data.core.stream_data import StreamData
 from repro.data.sets.puzzles.sorting import by_frequency
 from repro.errors import at_least
-from repro.tasks.language_model import IN_BITS
+from repro.tasks.language.language_model import IN_BITS
 from repro.tasks.metrics.bleu import bleu
 from repro.tasks.metrics.brackets import compare, score
 from repro.tasks.metrics.rebuilding import rebuild

@@ -29,8 +29,8 @@ from repro.nn.positions.positions import longest_window, restart_each
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory_settings
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
-from repro.tasks.dialogue import DialogueModel
-from repro.tasks.language_model import LanguageModel
+from repro.tasks.language.dialogue import DialogueModel
+from repro.tasks.language.language_model import LanguageModel
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.translation import Search, Translation, decode_batch
 from repro.training.checkpoints import checkpoints, fault

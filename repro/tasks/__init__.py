@@ -6,9 +6,9 @@ from repro.tasks.costs.layer_costs import LayerCosts as LayerCosts
 from repro.tasks.costs.output_change import OutputChange as OutputChange
 from repro.tasks.costs.scaling import Scaling as Scaling
 from repro.tasks.costs.slowdown import Slowdown as Slowdown
-from repro.tasks.dialogue import DialogueModel as DialogueModel
+from repro.tasks.language.dialogue import DialogueModel as DialogueModel
+from repro.tasks.language.language_model import LanguageModel as LanguageModel
 from repro.tasks.language.protocols import Protocol as Protocol
-from repro.tasks.language_model import LanguageModel as LanguageModel
 from repro.tasks.optim.optimizers import ClippedRAdam as ClippedRAdam
 from repro.tasks.optim.optimizers import DecayedMatrices as DecayedMatrices
 from repro.tasks.optim.optimizers import EpsilonHatAdam as EpsilonHatAdam

@@ -22,7 +22,7 @@ from repro.nn.device import host_ints
 from repro.recipe import Recipe, experiments, load_recipe, recipe_files, scales_of
 from repro.tasks import DialogueModel, LanguageModel, Transcription, Translation
 from repro.tasks.costs.measuring import Measuring
-from repro.tasks.language_model import protocol_of
+from repro.tasks.language.language_model import protocol_of
 from repro.tasks.optim.profiling import first_batch
 from tests.experiment.meta_recipes import (
     CPU,

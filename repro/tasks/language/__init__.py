@@ -1,1 +1,1 @@
-"""Shared parts of language models and conversations: protocols, reading in blocks, replies, effective context."""
+"""Language models and models of conversations: tasks, protocols, reading in blocks, replies, use of context."""

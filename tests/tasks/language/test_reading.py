@@ -18,7 +18,7 @@ from repro.nn import (
 )
 from repro.nn.vocabularies.typed import TypedVocabulary
 from repro.tasks.language.reading import BlockPositions, read_blocks, token_types
-from tests.tasks.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, network, ragged
+from tests.tasks.language.dialogues import DOC, MEMORIES, WINDOW, by_hand, cuts, data, network, ragged
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -8,7 +8,7 @@ import torch
 from repro.models import DecoderLM
 from repro.nn import Blocks, FeedForward, NoPositions, PreNorm, RelativeAttention, TypedVocabulary
 from repro.tasks.language.replies import Generation, Ids, replies, turns
-from tests.tasks.dialogues import DOC, HOW, IDS, MEMORIES, WINDOW, by_hand, data, network
+from tests.tasks.language.dialogues import DOC, HOW, IDS, MEMORIES, WINDOW, by_hand, data, network
 
 
 def test_utterances_of_a_row() -> None:

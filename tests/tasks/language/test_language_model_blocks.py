@@ -12,7 +12,7 @@ from repro.models.body import gpt2_blocks
 from repro.nn import Added, ContinuousMemory, ContinuousSignal, FullAttention, LearnedPositions, Vocabulary
 from repro.nn.mixer import detach
 from repro.tasks import Protocol
-from repro.tasks.language_model import scored_hidden
+from repro.tasks.language.language_model import scored_hidden
 from tests.tasks import streams
 
 BLOCK, D = 4, 8

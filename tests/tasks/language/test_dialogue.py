@@ -13,7 +13,18 @@ from repro.experiment.trained import Sampling, Trained, sample_line
 from repro.nn import Hashing, LSHAttention
 from repro.tasks import DialogueModel
 from repro.tasks.language.replies import Generation
-from tests.tasks.dialogues import EVAL, HOW, MEMORIES, TALK, WINDOW, alone, batches, data, network, task
+from tests.tasks.language.dialogues import (
+    EVAL,
+    HOW,
+    MEMORIES,
+    TALK,
+    WINDOW,
+    alone,
+    batches,
+    data,
+    network,
+    task,
+)
 from tests.tasks.streams import trainer
 
 
@@ -126,7 +137,7 @@ def test_without_generation_and_during_training_no_replies_are_drawn(monkeypatch
     made = task(network(True), None)
     assert set(scored(made)) == {f"{kind}/{metric}" for kind in ("test", "val") for metric in ("loss", "ppl")}
     made = task(network(True))
-    monkeypatch.setattr("repro.tasks.dialogue.replies", lambda *_: pytest.fail("a reply"))
+    monkeypatch.setattr("repro.tasks.language.dialogue.replies", lambda *_: pytest.fail("a reply"))
     trainer(2, val_check_interval=1).fit(made, datamodule=data())
 
 
