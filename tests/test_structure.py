@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, besides those with __ in their names
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1795,
+    "cli": 1801,
     "code": 134,
     "data": 5137,
     "evidence": 2487,

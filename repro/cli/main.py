@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn, TextIO
 
 from repro import __version__
-from repro.cli import cluster, cost, data, infer, jobs, mirror, native, results, runs, show, start, verify
+from repro.cli import cluster, cost, data, infer, mirror, native, results, runs, show, start, verify
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, ReproError, UserError, nearest
 
 EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
@@ -46,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"repro {__version__}")
     parser.add_argument("--debug", action="store_true", help="show tracebacks")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=_Parser)
-    for family in (results, mirror, start, runs, show, verify, data, infer, cost, cluster, jobs, native):
+    for family in (results, mirror, start, runs, show, verify, data, infer, cost, cluster, native):
         family.register(verbs)
     return parser
 
