@@ -25,7 +25,6 @@ MAY_IMPORT = {
     "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
     "code": {"errors", "paths", "yamls"},
-    "pictures": {"errors"},
     "torchmetrics_import": set(),
     "mirror": {"mirror", *BOTTOM},
     "nn": {"nn"},
@@ -40,7 +39,6 @@ MAY_IMPORT = {
         "nn",
         "record",
         "errors",
-        "pictures",
         "torchmetrics_import",
     },
     "training": {"training", "tasks", "models", "nn", "record", "events", "errors"},
@@ -48,7 +46,6 @@ MAY_IMPORT = {
     "experiment": {
         "experiment",
         "batches",
-        "pictures",
         "training",
         "tasks",
         "models",
@@ -61,7 +58,7 @@ MAY_IMPORT = {
         *BOTTOM,
     },
     "evidence": {"evidence", "ledger", "code", *BOTTOM},
-    "report": {"report", "evidence", "pictures", *BOTTOM},
+    "report": {"report", "evidence", *BOTTOM},
     "launch": {"launch", "mirror", "ledger", "code", *BOTTOM},
     "verify": {"verify", "evidence", "code", *BOTTOM},
     "cli": {
