@@ -19,6 +19,7 @@ from repro.recipe import Recipe
 from repro.record import MAX_CURVE_POINTS
 from repro.tasks.evaluated import EvaluatedTask
 from repro.tasks.lightning_private import stand_in_trainer
+from repro.tasks.optim.schedules import Plateau
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO
 from repro.training.cpu import PackedEvaluation, keep_freed_memory
@@ -98,24 +99,29 @@ def rehearse(recipe: Recipe, ranks: int) -> None:
 
 
 def require_validation(parts: Parts) -> None:
-    """Refuses a recipe that chooses the best validation, or ends by one, and has none or does not measure the metric.
+    """Refuses a recipe whose validation is needed and missing, or does not measure a metric that a setting names.
 
     Raises:
         UserError: names the setting.
     """
+    task = parts.task
     rules = {
         "checkpoints.best": parts.checkpoints.best if parts.checkpoints else None,
         "stop.metric": parts.stop.metric if parts.stop else None,
     }
     interval, steps = parts.trainer.get("val_check_interval"), parts.trainer["max_steps"]
     skipped = interval is None or interval > steps or parts.trainer.get("limit_val_batches") == 0
-    known = [f"val/{name}" for name in parts.task.units] if isinstance(parts.task, EvaluatedTask) else None
     for key, metric in rules.items():
         if metric and skipped:
             raise UserError(
                 f"{key} {metric} needs a validation: set trainer.val_check_interval, now {interval}, to at most "
                 f"trainer.max_steps, {steps}, and leave trainer.limit_val_batches out"
             )
+    schedule = task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    if isinstance(schedule, Plateau):
+        rules["model.schedule.metric"] = schedule.metric
+    known = task.validation_scores if isinstance(task, EvaluatedTask) else None
+    for key, metric in rules.items():
         if metric and known and metric not in known:
             raise UserError(f"{key}: {metric!r} is not measured; there is: {', '.join(known)}")
 

@@ -44,11 +44,14 @@ class EvaluatedTask(Task[Net]):
     :attr:`COLUMNS`, the output last, and puts a row for each into ``_rows`` by its place in the split.
 
     Attributes:
+        UNITS: the unit of every metric, for people.
+        TEST_ONLY: metrics of these that no validation during training measures.
         tested: results of the last test, in the order of :meth:`tests`.
         shown: rows of the last test that may be shown, over all ranks.
     """
 
     UNITS: ClassVar[dict[str, str]] = {}
+    TEST_ONLY: ClassVar[tuple[str, ...]] = ()
     COLUMNS: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, net: nn.Module, optimizer: OptimizerMaker, schedule: ScheduleMaker) -> None:
@@ -89,6 +92,11 @@ class EvaluatedTask(Task[Net]):
     def units(self) -> dict[str, str]:
         """The unit of every metric, for people."""
         return self.UNITS
+
+    @property
+    def validation_scores(self) -> list[str]:
+        """The names under which a validation during training logs its scores."""
+        return [f"val/{name}" for name in self.units if name not in self.TEST_ONLY]
 
     def protocol(self, metric: str, scored: Scored) -> dict[str, Any]:
         """The protocol by which a metric of an evaluation was measured, for the record."""

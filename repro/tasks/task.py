@@ -157,7 +157,7 @@ class Task(LightningModule, Generic[Net]):
         schedule, training = self.lr_schedulers(), self.trainer.state.fn == "fit"
         if not isinstance(schedule, Plateau) or not training or self.trainer.sanity_checking:
             return
-        schedule.observe(validated(self.trainer, schedule.metric, "schedule"))
+        schedule.observe(validated(self.trainer, schedule.metric, "model.schedule.metric"))
 
     def share_of_step(self, local_sum: Tensor, step_targets: int) -> Tensor:
         """The loss of one micro-batch on one rank such that an update follows the mean over *all* its tokens.

@@ -24,6 +24,7 @@ from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
 from repro.experiment.checkpoint import Resume
+from repro.experiment.build import build
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
@@ -468,6 +469,10 @@ def test_a_choice_by_validation_needs_one(
             {"stop": {"metric": "val/pp", "patience": 1}},
             "stop.metric: 'val/pp' is not measured; there is: val/bleu",
         ),
+        (
+            {"model.schedule": {"class_path": "repro.tasks.Plateau", "init_args": {"metric": "val/pp"}}},
+            "model.schedule.metric: 'val/pp' is not measured; there is: val/bleu",
+        ),
     ],
 )
 def test_a_metric_that_is_not_measured_is_refused_before_training(
@@ -476,6 +481,23 @@ def test_a_metric_that_is_not_measured_is_refused_before_training(
     with pytest.raises(UserError, match=re.escape(message)):
         run(tiny(**settings), seed=1, command="x")
     assert not list(workshop.runs.rglob("*.ckpt"))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "metric", "changes"),
+    [
+        ("infinity-former/dialogue@gpt2", "val/f1", []),
+        ("shortformer/length@l32", "val/accuracy", [("model.accuracy", False)]),
+        ("shortformer/length@l32", "val/tokens_per_s", [("model.accuracy", False)]),
+    ],
+)
+def test_a_metric_that_this_validation_does_not_measure_is_refused_before_training(
+    experiment: str, metric: str, changes: list[tuple[str, Any]]
+) -> None:
+    parts = build(load_recipe(experiment, "cpu", [("checkpoints.best", metric), *changes]), meta=True)
+    with pytest.raises(UserError) as refused:
+        session.require_validation(parts)
+    assert str(refused.value) == f"checkpoints.best: {metric!r} is not measured; there is: val/loss, val/ppl"
 
 
 def test_checkpoints_of_a_recorded_run_that_were_kept_for_the_mean_alone_lose_their_optimiser(

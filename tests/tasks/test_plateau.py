@@ -128,5 +128,5 @@ def test_an_interrupted_run_has_the_same_rates(tmp_path: Path, step: int) -> Non
 
 
 def test_a_metric_that_is_not_measured(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"schedule: 'val/per'.*val/loss"):
+    with pytest.raises(UserError, match=r"model.schedule.metric: 'val/per'.*val/loss"):
         trained(tmp_path, 4, 100, metric="val/per")

@@ -65,6 +65,7 @@ class DialogueModel(ExampleTask[DecoderLM]):
     UNITS: ClassVar[dict[str, str]] = {
         "loss": "nats per token", "ppl": "perplexity per token", **dict.fromkeys(TEXTS, "percent"),
     }  # fmt: skip
+    TEST_ONLY = TEXTS
 
     def __init__(
         self,

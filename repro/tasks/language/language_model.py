@@ -58,6 +58,7 @@ class LanguageModel(EvaluatedTask[DecoderLM]):
 
     batch = StreamBatch
     data: StreamsData  # the datamodule of the trainer
+    TEST_ONLY = ("tokens_per_s",)
 
     def __init__(
         self,
@@ -221,11 +222,9 @@ class LanguageModel(EvaluatedTask[DecoderLM]):
     def units(self) -> dict[str, str]:
         """The unit of every metric, for people."""
         token = self.token_unit
-        units = {
-            "loss": f"nats per {token}",
-            "accuracy": f"percent of {token}s",
-            "tokens_per_s": f"{token}s per second",
-        }
+        units = {"loss": f"nats per {token}", "tokens_per_s": f"{token}s per second"}
+        if self.accuracy:
+            units["accuracy"] = f"percent of {token}s"
         bits = IN_BITS.get(token)
         return units | ({bits: f"bits per {token}"} if bits else {"ppl": f"perplexity per {token}"})
 
