@@ -257,8 +257,9 @@ def _require_bounded(net: nn.Module) -> None:
     """
     if counts_on(net):
         raise ValueError(
-            "learned positions end with their table, and a memory counts on from batch to batch; set "
-            "model.net.positions.restart, or use sinusoids"
+            "learned positions end with their table, and a memory counts on from batch to batch; learn them in "
+            "model.net.positions alone, by repro.nn.Added with restart: true, or use sinusoids (as the table of "
+            "InfusedAttention repro.nn.SplitSinusoids)"
         )
     for stack in (module for module in net.modules() if isinstance(module, ResidualStack)):
         for mixer in (layer["mix"].body for layer in stack.each()):

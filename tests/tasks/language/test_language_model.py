@@ -13,7 +13,15 @@ from torch import Tensor, nn
 from repro.batches import Evaluation
 from repro.errors import UserError
 from repro.models import DecoderLM
-from repro.nn import Blocks, FullAttention, LearnedPositions, NoPositions, Vocabulary
+from repro.nn import (
+    Added,
+    Blocks,
+    FullAttention,
+    LearnedPositions,
+    NoPositions,
+    SplitSinusoids,
+    Vocabulary,
+)
 from repro.nn.mixer import detach
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import LanguageModel, Protocol
@@ -218,9 +226,15 @@ def test_a_protocol_that_the_network_cannot_follow_is_refused_before_training() 
         task(net, Protocol(seq_len=6))
     task(net, Protocol(seq_len=5))
     carried = network(4)
-    carried.stack.layers[0]["mix"].body.extra = LearnedPositions(8, 5)
-    with pytest.raises(ValueError, match=r"learned positions end .* set model\.net\.positions\.restart"):
-        task(carried, Protocol(seq_len=5))
+    carried.stack.layers[0]["mix"].body.table = LearnedPositions(8, 9)
+    remedies = (
+        r"repro\.nn\.Added with restart: true, .*the table of InfusedAttention repro\.nn\.SplitSinusoids"
+    )
+    with pytest.raises(ValueError, match=f"learned positions end .*{remedies}"):
+        task(carried, Protocol(seq_len=4))
+    carried.stack.layers[0]["mix"].body.table = SplitSinusoids(8)
+    carried.positions = Added(8, partial(LearnedPositions, max_length=4), restart=True)
+    task(carried, Protocol(seq_len=4))
     for settings in ({"same_length": True, "mem_len": 4}, {"clamp_len": 3, "mem_len": 4}, {"clamp_len": 3}):
         with pytest.raises(ValueError, match="settings of relative positions; this mixer has none"):
             task(network(4), Protocol(seq_len=4), protocols={"clamped": Protocol(4, **settings)})
