@@ -188,8 +188,11 @@ class RunRecord:
             _types().validate_python(record)  # the result would have 1.0 for 1
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise UserError(f"{name}: {place}: {first['msg']}, not {first['input']!r:.80}") from None
+            place = list(first["loc"])
+            if place[0] == "metrics":
+                place[:2] = [f"metric {raw['metrics'][place[1]].name}"]
+            key = ".".join(map(str, place))
+            raise UserError(f"{name}: {key}: {first['msg']}, not {first['input']!r:.80}") from None
         except (KeyError, TypeError) as error:
             raise UserError(f"{name}: not a run record: {error}") from None
         _check_contents(record, name)
