@@ -10,8 +10,9 @@ from typing import Any
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb, experiments_and_papers
 from repro.errors import UserError, at_least
+from repro.events import EVENTS_FILE
 from repro.recipe import SCALES
-from repro.record import write_atomic
+from repro.record import RECORD_FILE, write_atomic
 from repro.seeds import require_seed
 
 
@@ -162,7 +163,10 @@ def draw_attention(args: argparse.Namespace) -> None:
     folder, captures = load_captures(args.run, args.scale, args.run_seed)
     record = run_in(folder)
     if record is None:
-        raise UserError(f"{folder} has no events that name its run; copy it whole")
+        raise UserError(
+            f"{folder} has no {RECORD_FILE} or {EVENTS_FILE} that names its run; copy one of the two from the folder "
+            "in which it was trained"
+        )
     chart = by_position(replace(record, profiles=profiles(captures)))
     write_atomic(out, drawn(Plot(out.name, MEMORIES, chart.title, chart), out.suffix))
 

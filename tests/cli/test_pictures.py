@@ -35,7 +35,9 @@ def test_other_files_and_folders_are_refused(workshop: Workshop, tmp_path: Path)
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(load_recipe(NAME, "paper").run_dir(1) / "model.pt", alone)
-    call("attention", str(alone), "--out", str(tmp_path / "x.png")).refused("alone", "events")
+    call("attention", str(alone), "--out", str(tmp_path / "x.png")).refused(
+        "alone", "no record.json or events.jsonl that names its run; copy one of the two"
+    )
     assert not (tmp_path / "x.png").exists()
 
 
