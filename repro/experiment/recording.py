@@ -12,7 +12,6 @@ from typing import Any
 from repro.events import Event, EventLog, attempts, read
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
-from repro.experiment.compiling import eager_layers
 from repro.experiment.pictures.attention import attention_sheet, short_sample
 from repro.experiment.pictures.memory_pictures import profiles, read_example
 from repro.experiment.session import Run
@@ -96,7 +95,7 @@ def assemble(current: Run, command: str, digest: str | None, outputs: str | None
         checkpoint_sha256=digest,
         outputs_sha256=None if outputs is None else hashlib.sha256(outputs.encode()).hexdigest(),
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        deviations=[*(recipe.config.get("deviations") or []), *eager_layers(task)],
+        deviations=[*(recipe.config.get("deviations") or []), *current.stamper.eager_layers(task)],
         overrides=list(recipe.overrides),
         **known_at_start(current),
     )

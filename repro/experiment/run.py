@@ -163,6 +163,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
     await_files([resume.path])
     loaded = together(partial(accepted, current, resume.path, accept_changes))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
+    current.stamper.eager_before = loaded[checkpoint.STAMP].get("eager_layers", [])
     if current.early_stop.is_met:
         end_at(current.trainer, resume.step)
     if resume.step >= current.steps:  # nothing is left to train, so Lightning will not load it

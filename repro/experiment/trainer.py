@@ -16,6 +16,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from repro.data.core.datamodule import DataModule
 from repro.errors import UserError, at_least
 from repro.experiment import checkpoint
+from repro.experiment.compiling import eager_layers
 from repro.recipe import Recipe
 from repro.tasks.lightning_private import datamodule_of, install_no_signal_handlers
 
@@ -176,12 +177,18 @@ class Stamper(pl.Callback):
     Attributes:
         origin: the run whose weights this one began with, and their hash; None where it began anew.
         maker: code, packages and device of this attempt.
+        eager_before: what ``eager_layers`` returned at the checkpoint that this attempt began from.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.signature = recipe.signature
         self.origin: dict[str, str] | None = None
         self.maker: dict[str, str] | None = None
+        self.eager_before: list[str] = []
+
+    def eager_layers(self, task: pl.LightningModule) -> list[str]:
+        """The deviations of :func:`repro.experiment.compiling.eager_layers`, of all attempts."""
+        return sorted({*self.eager_before, *eager_layers(task)})
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint_: dict[str, Any]
@@ -189,7 +196,7 @@ class Stamper(pl.Callback):
         data = datamodule_of(trainer)
         assert isinstance(data, DataModule)
         mark = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin, self.maker)
-        checkpoint_[checkpoint.STAMP] = mark
+        checkpoint_[checkpoint.STAMP] = {**mark, "eager_layers": self.eager_layers(pl_module)}
 
 
 def vocabulary_hash(data: DataModule) -> str | None:

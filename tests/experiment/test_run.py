@@ -1,5 +1,6 @@
 """One experiment from recipe to record; interrupted and resumed; refused where it must be."""
 
+import contextlib
 import errno
 import os
 import re
@@ -25,6 +26,7 @@ from repro.experiment import checkpoint, session
 from repro.experiment import run as running
 from repro.experiment.checkpoint import Resume
 from repro.experiment.build import build
+from repro.experiment.compiling import ENDED
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
 from repro.experiment.trainer import make_trainer
@@ -137,6 +139,13 @@ class Stop(pl.Callback):
             raise RuntimeError("stopped")
 
 
+class EndsEagerly(Stop):
+    """Also lets the network's method end eagerly, as one that met too many shapes."""
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        setattr(pl_module, ENDED, {f"Task.step{self.step}"})
+
+
 def final_weights(recipe: Recipe) -> dict[str, torch.Tensor]:
     weights: dict[str, torch.Tensor] = read(recipe.run_dir(1) / MODEL_FILE)["state_dict"]
     return weights
@@ -164,6 +173,25 @@ def test_an_interrupted_run_resumes_and_ends_the_same(
     assert (whole.mixed, resumed.mixed, len(resumed.attempts)) == (False, False, 2)
     assert resumed.tokens == whole.tokens
     assert resumed.curves["train/loss"] == whole.curves["train/loss"]
+
+
+def test_the_record_names_what_ended_eagerly_in_any_attempt(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, original = tiny(), session.make_trainer
+    for step in (2, 4, 100):
+        monkeypatch.setattr(
+            session,
+            "make_trainer",
+            lambda given, calls, *rest, step=step: original(given, [*calls, EndsEagerly(step)], *rest),
+        )
+        with pytest.raises(RuntimeError, match="stopped") if step < 100 else contextlib.nullcontext():
+            run(recipe, seed=1, command="x")
+    (written,) = (workshop.results / "runs").rglob("*.json")
+    eager = [line for line in RunRecord.from_json(written.read_text()).deviations if "eagerly" in line]
+    assert eager == [
+        f"compile: Task.step{step} met too many shapes and ended eagerly" for step in (100, 2, 4)
+    ]
 
 
 def test_a_run_is_not_resumed_with_other_code_unless_that_is_accepted(
