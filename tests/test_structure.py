@@ -14,18 +14,18 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1801,
+    "cli": 1805,
     "code": 134,
     "data": 5137,
     "evidence": 2487,
-    "experiment": 2590,
+    "experiment": 2600,
     "launch": 2100,
     "mirror": 374,
     "models": 1118,
     "nn": 4463,
     "report": 2002,
-    "repro": 1240,
-    "tasks": 3023,
+    "repro": 1243,
+    "tasks": 3028,
     "training": 880,
     "verify": 170,
 }

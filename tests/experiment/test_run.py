@@ -24,8 +24,8 @@ from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
 from repro.experiment import run as running
-from repro.experiment.checkpoint import Resume
 from repro.experiment.build import build
+from repro.experiment.checkpoint import Resume
 from repro.experiment.compiling import ENDED
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
