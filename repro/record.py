@@ -310,14 +310,14 @@ class Records:
     damaged: list[Damage]
 
 
-def read_records(*runs: Path) -> Records:
-    """Reads every record below the folders; damaged ones are reported with the result.
+def read_records(*runs: Path, paper: str | None = None) -> Records:
+    """Reads every record below the folders, or those of a paper; damaged ones are reported with the result.
 
     If two folders have the same path, that of the earlier folder is read.
     """
     records = Records([], [])
     left_out = withdrawn(*runs)
-    for place, path in files_in(runs, "**/*.json").items():
+    for place, path in files_in(runs, f"{paper}/**/*.json" if paper else "**/*.json").items():
         try:
             record = _parsed(read_text(path), str(path))
         except (UserError, RecursionError) as error:

@@ -118,6 +118,16 @@ def test_write_and_read_with_outputs(made, tmp_path):
     assert record.path == made.path == "toy/big/cpu-s3-01234567-20260102030405.json"
 
 
+def test_the_records_of_one_paper(made, tmp_path):
+    write_record(made, tmp_path)
+    other = write_record(dataclasses.replace(made, experiment="other/big"), tmp_path)
+    (other.parent / "odd.json").write_text("{")
+    result = read_records(tmp_path, paper="toy")
+    assert (result.good, result.damaged) == ([made], [])
+    assert [record.path for record in result.good] == [made.path]
+    assert read_records(tmp_path, paper="none") == read_records(tmp_path / "none")
+
+
 def test_a_record_is_known_by_the_place_where_it_lies(made, tmp_path):
     path = write_record(made, tmp_path)
     moved = path.parent / "moved" / "one.json"

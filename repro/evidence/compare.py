@@ -93,7 +93,7 @@ def compare(paper: str | None = None) -> Comparison:
     if paper is None:
         keys |= {e.split("/", 1)[0] for e in experiments()}
     named = [e for e in experiments() if e.split("/", 1)[0] in keys]
-    read = read_records(*records_dirs())
+    read = read_records(*records_dirs(), paper=paper)
     comparison = Comparison(
         papers,
         [record for record in read.good if record.experiment.split("/", 1)[0] in keys],
