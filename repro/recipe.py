@@ -18,7 +18,7 @@ from pathlib import Path
 from repro.errors import UserError, nearest
 from repro.paths import configs_dirs, files_in, published_files, runs_dir
 from repro.seeds import judged_seeds
-from repro.yamls import Config, Tree, flatten, parse_yaml, read_text, read_yaml, set_key, short
+from repro.yamls import Config, Tree, flatten, parse_once, parse_yaml, read_text, set_key, short
 
 SCALES = ("paper", "gpu", "small", "cpu")
 HEADER = (
@@ -32,9 +32,9 @@ SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmu
 USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
 # Where and how a run is executed; none of these keys changes what is computed.
 INFRASTRUCTURE = (
-    "trainer.accelerator", "trainer.devices", "trainer.num_nodes", "trainer.strategy", "trainer.logger",
-    "trainer.enable_progress_bar", "trainer.enable_model_summary", "trainer.log_every_n_steps",
-    "trainer.default_root_dir", "trainer.accumulate_grad_batches", "data.num_workers",
+    "trainer.accelerator.", "trainer.devices.", "trainer.num_nodes.", "trainer.strategy.", "trainer.logger.",
+    "trainer.enable_progress_bar.", "trainer.enable_model_summary.", "trainer.log_every_n_steps.",
+    "trainer.default_root_dir.", "trainer.accumulate_grad_batches.", "data.num_workers.",
 )  # fmt: skip
 # Keys of one quantity: a change of one also changes those of the others that had its value, if it does not set them.
 LINKED = (
@@ -143,7 +143,7 @@ def signature_hash(signature: Config) -> str:
 
 
 def _is_infrastructure(key: str) -> bool:
-    return any(f"{short(key)}.".startswith(f"{k}.") for k in INFRASTRUCTURE)
+    return f"{short(key)}.".startswith(INFRASTRUCTURE)
 
 
 def change_results(overrides: Iterable[str]) -> bool:
@@ -358,7 +358,7 @@ def reproduced(experiment: str, scale: str) -> list[Cell]:
 def _cells_by_run(path: Path, changed: int) -> dict[str, list[tuple[list[str], Cell]]]:
     cells: dict[str, list[tuple[list[str], Cell]]] = {}
     try:
-        for table in read_yaml(path)["tables"]:
+        for table in parse_once(read_text(path), str(path))["tables"]:
             for entry in table.get("ours", ()):
                 for row in [entry["row"]] if "row" in entry else [row["id"] for row in table["rows"]]:
                     named = cells.setdefault(entry["run"].replace("{row}", row), [])

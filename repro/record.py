@@ -12,9 +12,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from repro.errors import ReproError, UserError
 from repro.files import read_text, write_atomic
@@ -22,17 +22,19 @@ from repro.files import replacing as replacing
 from repro.paths import files_in
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import TypeAdapter, ValidationError
 
 Point = TypeVar("Point")
-SCHEMA_VERSION = 1
+CurvePoint = tuple[int, float | None]  # step and value
+SCHEMA_VERSION: Literal[1] = 1
 MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
 ATTEMPT = ("commit", "dirty", "code_sha256", "versions", "hardware")
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/ledger.py
 
 # By these rules pydantic checks the types of a record: no conversion, only finite numbers.
-TYPES = {"strict": True, "allow_inf_nan": False, "revalidate_instances": "always"}
+TYPES = {"strict": True, "allow_inf_nan": False, "extra": "forbid"}
+LARGEST = 1e18  # of a count that tables divide
 
 # The variable by which each library of a CPU run is given its vector instructions.
 INSTRUCTIONS = {
@@ -93,7 +95,7 @@ class RunRecord:
     gpu_hours: float
     peak_bytes: int
     metrics: list[Measurement]
-    curves: dict[str, list[Any]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
+    curves: dict[str, list[CurvePoint]]  # {"val/loss": [[step, value or null], ...]}, at most 200 points
     checkpoint_sha256: str | None
     outputs_sha256: str | None  # of <record>.outputs.txt next to the record
     finished: str  # ISO 8601, UTC
@@ -109,7 +111,7 @@ class RunRecord:
     overrides: list[str] = field(default_factory=list)
     # {"<what>/<line>": numbers over equal parts of [0, 1]}: what a continuous memory holds, and how it is read.
     profiles: dict[str, list[float]] = field(default_factory=dict)
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[1] = SCHEMA_VERSION
     # Where it was read from, below results/runs; no part of the record.
     stored_at: str | None = field(default=None, init=False, repr=False, compare=False)
 
@@ -128,6 +130,11 @@ class RunRecord:
         """Whether attempts that made updates, or the one that tested, differ in code, packages or device."""
         *before, last = self.attempts or [{}]
         return any(made_by(one) != made_by(last) for one in before if one["last"] > one["first"])
+
+    @cached_property
+    def diverged(self) -> bool:
+        """Whether a curve has a point that is not finite."""
+        return any(value is None for curve in self.curves.values() for _, value in curve)
 
     def metric(self, name: str) -> Measurement | None:
         """The measurement of that name, or None."""
@@ -176,25 +183,9 @@ class RunRecord:
         from pydantic import ValidationError
 
         try:
-            raw = json.loads(text, parse_constant=_refuse_constant, parse_int=_bounded)
-        except ValueError as error:
-            raise UserError(f"{name}: not a run record: {error}") from None
-        if not isinstance(raw, dict) or raw.get("schema_version") != SCHEMA_VERSION:
-            version = raw.get("schema_version") if isinstance(raw, dict) else None
-            raise UserError(f"{name}: schema_version {version!r}, this version reads {SCHEMA_VERSION}")
-        try:
-            raw["metrics"] = [Measurement(**m) for m in raw["metrics"]]
-            record = cls(**raw)
-            _types().validate_python(record)  # the result would have 1.0 for 1
+            record = _types().validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = list(first["loc"])
-            if place[0] == "metrics":
-                place[:2] = [f"metric {raw['metrics'][place[1]].name}"]
-            key = ".".join(map(str, place))
-            raise UserError(f"{name}: {key}: {first['msg']}, not {first['input']!r:.80}") from None
-        except (KeyError, TypeError) as error:
-            raise UserError(f"{name}: not a run record: {error}") from None
+            raise UserError(f"{name}: {_problem(text, error)}") from None
         _check_contents(record, name)
         if record.external:
             raise UserError(f"{name}: external is true: not a record of ours")
@@ -208,22 +199,25 @@ def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
     return {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
 
 
-def _refuse_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a JSON number")
-
-
-def _bounded(text: str) -> int:
-    """An integer that tables can divide: a float goes to 1e308."""
-    if len(text) > 300:
-        raise ValueError(f"a number of {len(text)} digits is too large")
-    return int(text)
-
-
 @cache
 def _types() -> "TypeAdapter[RunRecord]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(RunRecord)
+
+
+def _problem(text: str, error: "ValidationError") -> str:
+    """The first fault of a record, with its key; of another version, that."""
+    found = error.errors(include_url=False)
+    first = next((one for one in found if one["loc"] == ("schema_version",)), found[0])
+    place = list(first["loc"])
+    if first["type"] == "json_invalid":
+        return f"not a run record: {first['msg']}"
+    if place[:1] == ["metrics"] and len(place) > 2:
+        place[:2] = [f"metric {json.loads(text)['metrics'][place[1]].get('name')}"]
+    key = ".".join(map(str, place)) or "the whole"
+    odd = {"missing": "is missing", "unexpected_keyword_argument": "is no key of a record"}.get(first["type"])
+    return f"{key} {odd}" if odd else f"{key}: {first['msg']}, not {first['input']!r:.80}"
 
 
 def _check_contents(record: RunRecord, name: str) -> None:
@@ -246,15 +240,10 @@ def _check_contents(record: RunRecord, name: str) -> None:
             f"{name}: finished {record.finished!r} is no time of ISO 8601 with its zone, or wall_seconds "
             f"{record.wall_seconds!r} are too many"
         )
-    for key, points in record.curves.items():
-        if not all(map(_is_point, points)):
-            raise UserError(f"{name}: curve {key} is not a list of points [step, value]")
-
-
-def _is_point(point: object) -> bool:
-    if type(point) is not list or len(point) != 2:
-        return False
-    return type(point[0]) in (int, float) and type(point[1]) in (int, float, type(None))
+    numbers = [record.seed, record.steps, record.tokens, record.parameters, record.peak_bytes]
+    numbers += [step for points in record.curves.values() for step, _ in points]
+    if max(numbers) > LARGEST:
+        raise UserError(f"{name}: a number of steps, tokens, parameters or bytes is above {LARGEST:g}")
 
 
 def thin(points: list[Point], limit: int = MAX_CURVE_POINTS) -> list[Point]:

@@ -3,6 +3,7 @@
 import copy
 import re
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -49,6 +50,12 @@ def parse_yaml(text: str, name: str = "YAML") -> Any:
 def read_yaml(path: Path) -> Any:
     """Reads one YAML file; see :func:`parse_yaml`."""
     return parse_yaml(read_text(path), str(path))
+
+
+@cache
+def parse_once(text: str, name: str) -> Any:
+    """Returns what :func:`parse_yaml` does, one tree for all calls, which nobody may change."""
+    return parse_yaml(text, name)
 
 
 def flatten(tree: Tree, prefix: str = "") -> Config:

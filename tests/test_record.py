@@ -42,7 +42,7 @@ def made():
         gpu_hours=0.0,
         peak_bytes=1,
         metrics=[Measurement("test/bleu", 30.0, "BLEU", "test", {"beam": 4}, 50, 31.0)],
-        curves={"val/loss": [[0, 2.0], [1, 1.0]]},
+        curves={"val/loss": [(0, 2.0), (1, 1.0)]},
         checkpoint_sha256=None,
         outputs_sha256=None,
         finished="2026-01-02T03:04:05Z",
@@ -173,10 +173,10 @@ def test_what_is_not_a_number_leaves_nothing_half_written(made, tmp_path):
 
 
 def test_a_diverged_run_keeps_its_curve_and_loses_its_metric(made):
-    curve = [[0, 2.0], [1, float("nan")], [2, float("inf")]]
+    curve = [(0, 2.0), (1, float("nan")), (2, float("inf"))]
     output = dataclasses.replace(made, curves={"val/loss": curve})
     again = RunRecord.from_json(output.to_json())
-    assert again.curves == {"val/loss": [[0, 2.0], [1, None], [2, None]]}
+    assert again.curves == {"val/loss": [(0, 2.0), (1, None), (2, None)]}
     assert again.to_json() == output.to_json(), "a diverged run's record can be written again"
     output.metrics.append(Measurement("test/ppl", float("inf"), "perplexity", "test"))
     with pytest.raises(ReproError, match="test/ppl"):
@@ -191,13 +191,12 @@ def test_no_records_where_there_is_no_folder(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda raw: raw.update(schema_version=99), "schema_version 99, this version reads 1"),
-        (lambda raw: raw.pop("schema_version"), "schema_version None"),
-        (lambda raw: raw.pop("seed"), "missing .*'seed'"),
-        (lambda raw: raw.update(sead=1), "unexpected .*'sead'"),
-        (lambda raw: raw["metrics"][0].update(colour=1), "Measurement.*unexpected .*'colour'"),
-        (lambda raw: raw.update(metrics=None), "not a run record: 'NoneType'"),
-        (lambda raw: raw.pop("metrics"), "not a run record: 'metrics'"),
+        (lambda raw: raw.update(schema_version=99), "schema_version: Input should be 1, not 99"),
+        (lambda raw: raw.pop("seed"), "seed is missing"),
+        (lambda raw: raw.update(sead=1), "sead is no key of a record"),
+        (lambda raw: raw["metrics"][0].update(colour=1), "metric test/bleu.colour is no key"),
+        (lambda raw: raw.update(metrics=None), "metrics: .* not None"),
+        (lambda raw: raw.pop("metrics"), "metrics is missing"),
         (lambda raw: raw.update(seed="3"), "seed: Input should be a valid integer, not '3'"),
         (lambda raw: raw.update(seed=True), "seed: .* not True"),
         (lambda raw: raw.update(finished=5), "finished: .* not 5"),
@@ -215,17 +214,17 @@ def test_no_records_where_there_is_no_folder(tmp_path):
         (lambda raw: raw.update(curves=[]), r"curves: .* not \[\]"),
         (lambda raw: raw["metrics"][0].update(value="30"), "metric test/bleu.value: .* not '30'"),
         (lambda raw: raw["metrics"][0].update(protocol=[]), "metric test/bleu.protocol: "),
-        (lambda raw: raw["metrics"][0].update(value=10**400), "a number of 401 digits is too large"),
-        (lambda raw: raw.update(steps=10**400), "a number of 401 digits is too large"),
+        (lambda raw: raw["metrics"][0].update(value=10**400), "value: Input should be a finite number"),
+        (lambda raw: raw.update(steps=10**400), r"steps, .* is above 1e\+18"),
         (lambda raw: raw["metrics"][0].update(validation="31"), "metric test/bleu.validation: .* not '31'"),
         (lambda raw: raw.update(commit=5), "commit: .* not 5"),
         (lambda raw: raw.update(dirty="no"), "dirty: .* not 'no'"),
         (lambda raw: raw.update(versions={"torch": 2}), "versions.torch: .* not 2"),
         (lambda raw: raw.update(overrides=[1]), "overrides.0: .* not 1"),
-        (lambda raw: raw.update(stored_at="x"), "unexpected .*'stored_at'"),
-        (lambda raw: raw["curves"].update(new=[[1]]), "curve new"),
-        (lambda raw: raw["curves"].update(new=[[1, "2"]]), "curve new"),
-        (lambda raw: raw["curves"].update(new=[[None, 2]]), "curve new"),
+        (lambda raw: raw.update(stored_at="x"), "stored_at is no key of a record"),
+        (lambda raw: raw["curves"].update(new=[[1]]), "curves.new.0.1 is missing"),
+        (lambda raw: raw["curves"].update(new=[[1, "2"]]), "curves.new.0.1: .* not '2'"),
+        (lambda raw: raw["curves"].update(new=[[None, 2]]), "curves.new.0.0: .* not None"),
     ],
 )
 def test_a_malformed_record_is_refused_with_its_name(made, tmp_path, change, message):

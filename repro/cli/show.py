@@ -193,7 +193,7 @@ def unfinished(folder: Path) -> RunRecord | None:
     if not state or facts is None:
         return None
     curves = {
-        name: [[step, value if math.isfinite(value) else None] for step, value in thin(points)]
+        name: [(int(step), value if math.isfinite(value) else None) for step, value in thin(points)]
         for name, points in events.curves(log).items()
     }
     experiment, scale, _ = state["run"].rsplit("/", 2)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import TypeVar
 
 from repro.evidence.derived import Pair, Sources, derive, explain_missing
 from repro.evidence.entries import DERIVED, Cell, Entry
@@ -21,6 +22,7 @@ from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
 from repro.seeds import show_ranges
 
+Name = TypeVar("Name")
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
 
 
@@ -59,17 +61,17 @@ class Comparison:
             selections[key] = Selection.from_records(group, config_hash, seeds, self.withdrawn)
         return selections
 
-    def beginnings(self, run_ids: Iterable[str]) -> list[datetime]:
-        """The start times of some runs, from the ledger and from records, withdrawn ones included."""
-        wanted = set(run_ids)
-        times = [line.moment for line in self.ledger if line.event == "started" and line.path in wanted]
-        return times + [record.began for record in self.records if record.run_id in wanted]
+    @cached_property
+    def beginnings(self) -> dict[str, datetime]:
+        """When each run first began, by its id, from the ledger and from records, withdrawn ones included."""
+        started = [(line.path, line.moment) for line in self.ledger if line.event == "started"]
+        return _first([*started, *((record.run_id, record.began) for record in self.records)])
 
-    def declared(self, path: str, sha256: str) -> datetime | None:
-        """Returns the time of the first declaration of a test with this digest."""
-        wanted = ("declared", path, sha256)
-        lines = (line for line in self.ledger if (line.event, line.path, line.sha256) == wanted)
-        return min((line.moment for line in lines), default=None)
+    @cached_property
+    def declared(self) -> dict[tuple[str, str], datetime]:
+        """When each text of a test was first declared, by the test's path in the ledger and the text's digest."""
+        lines = (line for line in self.ledger if line.event == "declared")
+        return _first(((line.path, line.sha256), line.moment) for line in lines)
 
     def cells(self, paper: Paper, reference: Reference) -> list[Cell]:
         """The cells of a number, ``(table, row, metric)``."""
@@ -84,6 +86,13 @@ class Comparison:
         """``current``, or why it is not used; see :meth:`repro.evidence.selection.Selection.state`."""
         selection = self.selections.get((record.experiment, record.scale))
         return selection.state(record) if selection else "no recipe"
+
+
+def _first(times: Iterable[tuple[Name, datetime]]) -> dict[Name, datetime]:
+    first: dict[Name, datetime] = {}
+    for name, time in times:
+        first[name] = min(time, first.get(name, time))
+    return first
 
 
 def compare(paper: str | None = None) -> Comparison:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from repro.errors import UserError, nearest
 from repro.evidence.judging.margins import Margin, default_margin, parse_margin
 from repro.paths import published_files
-from repro.yamls import parse_yaml, read_text
+from repro.yamls import parse_once, read_text
 
 THIRD_PARTY = "external-"
 JUDGED = ("trained", "ratio", "computed")  # classes that need a margin
@@ -481,7 +481,7 @@ def read_model(kind: type[_Read], path: Path) -> _Read:
 @cache  # for the ledger, the tables and their check the same files are read
 def _model(kind: type[Model], path: Path, text: str) -> Model:
     try:
-        return kind.model_validate(parse_yaml(text, str(path)))
+        return kind.model_validate(parse_once(text, str(path)))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

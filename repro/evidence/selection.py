@@ -207,11 +207,7 @@ def weaknesses(records: Collection[RunRecord]) -> list[str]:
     faults = {
         "uncommitted changes": [r.seed for r in records if r.dirty],
         "commit unknown": [r.seed for r in records if r.commit is None or r.dirty is None],
-        "a curve that is not finite": [r.seed for r in records if _diverged(r)],
+        "a curve that is not finite": [r.seed for r in records if r.diverged],
     }
     notes = [f"mixed {what} ({', '.join(values)})" for what, values in differing.items() if len(values) > 1]
     return notes + [f"{words} ({_listed(seeds)})" for words, seeds in faults.items() if seeds]
-
-
-def _diverged(record: RunRecord) -> bool:
-    return any(value is None for curve in record.curves.values() for _, value in curve)

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from repro import events
 from repro.errors import ReproError, UserError
 from repro.events import EventLog
-from repro.record import thin
+from repro.record import CurvePoint, thin
 from repro.tasks.ranks import gather_objects, sum_over_ranks
 from repro.training.loops import at_update, validation_due
 
@@ -152,9 +152,9 @@ class Curves(Callback):
         for name, value in values.items():
             self.curves.setdefault(name, []).append([step, value])
 
-    def thinned(self) -> dict[str, list[list[float]]]:
+    def thinned(self) -> dict[str, list[CurvePoint]]:
         """The curves with at most 200 points each, six digits each."""
         return {
-            name: [[int(step), float(f"{value:.6g}")] for step, value in thin(points)]
+            name: [(int(step), float(f"{value:.6g}")) for step, value in thin(points)]
             for name, points in sorted(self.curves.items())
         }

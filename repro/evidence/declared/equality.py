@@ -91,10 +91,10 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     missing = [f"{len(one)} of {len(test.seeds)} seeds" for one in scores if len(one) < len(test.seeds)]
     if missing:
         return replace(result, verdict="incomplete", why=" and ".join(missing))
-    time = comparison.declared(f"tests/{paper}/{test.name}", digest(test))
+    time = comparison.declared.get((f"tests/{paper}/{test.name}", digest(test)))
     runs = (f"{test.run}/{test.scale}/s{seed}-{config[:8]}" for config in hashes(test) for seed in seeds)
     problems = ["no margin is known"] if margin is None else []
-    if time is None or time > min(comparison.beginnings(runs)):
+    if time is None or time > min(began for run in runs if (began := comparison.beginnings.get(run))):
         problems.append("not declared before its first run")
     if seeds & set(load_recipe(test.run, test.scale).seeds):
         problems.append("the recipe judges some of its seeds")

@@ -254,17 +254,16 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
 
     A time is None where the ledger has another text; without any line of the test there is none.
     """
-    line = ("declared", f"tests/{paper.key}/{test.name}")
-    lines = {(line.event, line.path) for line in comparison.ledger}
-    if line not in lines:
+    path = f"tests/{paper.key}/{test.name}"
+    claim, extension = f"{path}{CLAIM}", f"{path}{EXTENDED}"
+    times, paths = comparison.declared, {path for path, _ in comparison.declared}
+    if path not in paths:
         return []
     made = declaration(paper, test, comparison.records)
-    claim, extension = f"{line[1]}{CLAIM}", f"{line[1]}{EXTENDED}"
-    sha256 = made.pop(claim, "")
-    changed = ("declared", claim) in lines and comparison.declared(claim, sha256) is None
-    if changed or (("declared", extension) in lines and not test.extended_to):
+    claimed = (claim, made.pop(claim, ""))
+    if (claim in paths and claimed not in times) or (extension in paths and not test.extended_to):
         return [None]
-    return [comparison.declared(path, sha256) for path, sha256 in made.items()] or [None]
+    return [times.get(text) for text in made.items()] or [None]
 
 
 def _declared(
@@ -278,7 +277,7 @@ def _declared(
     words = []
     for name, time in zip(("", "extension "), times or [None], strict=False):
         runs = [f"{s.run.run}/{test.scale}/s{seed}-{s.config[:8]}" for s in results for seed in seeds[s.row]]
-        first = min(comparison.beginnings(runs))
+        first = min(began for run in runs if (began := comparison.beginnings.get(run)))
         if time is None or time > first:
             stated_time = f"{time:{MINUTE}}, after" if time else "never;"
             return Condition("declared", False, f"{name}{stated_time} its first run began {first:{MINUTE}}")

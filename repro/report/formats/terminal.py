@@ -6,12 +6,11 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from repro.evidence import text
 from repro.evidence.published import Paper, load_paper, paper_keys
 from repro.recipe import differing_keys, flatten
-from repro.record import Measurement, RunRecord, made_by
+from repro.record import CurvePoint, Measurement, RunRecord, made_by
 from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Paragraph
 from repro.report.views.runs import commit
 from repro.report.views.words import at_scale
@@ -107,7 +106,7 @@ def published_numbers(goals: Sequence[dict[str, str]], name: str, paper: Paper |
     return "; ".join(values) or text.NOTHING
 
 
-def sparkline(points: list[list[Any]], width: int = _WIDTH) -> str:
+def sparkline(points: Sequence[CurvePoint], width: int = _WIDTH) -> str:
     """Draws a curve as a line of block characters, at most ``width`` wide."""
     values = [point[1] for point in points if point[1] is not None]
     if not values:
@@ -155,7 +154,7 @@ def show_run(record: RunRecord) -> str:
     return "\n\n".join(parts)
 
 
-def curve_line(name: str, points: list[list[Any]]) -> str:
+def curve_line(name: str, points: Sequence[CurvePoint]) -> str:
     """A line with the name of a curve, the curve and its ends."""
     first, last = points[0], points[-1]
     ends = f"{text.number(first[1])} at {first[0]:g}, {text.number(last[1])} at {last[0]:g}"
