@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1805,
     "code": 134,
     "data": 5137,
-    "evidence": 2491,
+    "evidence": 2499,
     "experiment": 2600,
     "launch": 2100,
     "mirror": 374,

@@ -4,7 +4,7 @@ Verdicts: ``same order``, ``other order``, ``no clear order`` of tests that pass
 others; ``planned`` (not yet declared), ``not run`` (no records), ``incomplete`` (rows or seeds without records).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
@@ -31,6 +31,12 @@ SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole se
 SAME_ITEMS = 0.005  # streams cut in another way leave out other last tokens
 MINUTE = "%Y-%m-%d %H:%M"
 ALTERED = "declared (with another text, or another configuration of its runs)"
+# Facts of runs in which rows should not differ.
+FACTS: Mapping[str, Callable[[RunRecord], object]] = {
+    "data": lambda record: str(record.data.get("manifest_sha256"))[:8],
+    "devices": lambda record: record.hardware.get("device"),
+    "versions of torch": lambda record: record.versions.get("torch"),
+}
 PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are compared
 
 
@@ -156,13 +162,7 @@ def _look(
 ) -> Tested:
     results = tuple(_row_results(comparison, paper, test))
     notes = [f"{s.row}: {note}" for s in results for note in s.sample.notes]
-    rows_of: dict[str, dict[str, None]] = {}  # of each manifest of data
-    for s in results:
-        for record in s.sample.records:
-            rows_of.setdefault(str(record.data.get("manifest_sha256"))[:8], {})[s.row] = None
-    if len(rows_of) > 1:
-        words = "; ".join(f"{data} ({', '.join(rows)})" for data, rows in rows_of.items())
-        notes.append(f"mixed data between rows: {words}")
+    notes += [note for what, fact in FACTS.items() if (note := _between_rows(results, what, fact))]
     result = Tested(paper, test, attempts, results, "not run", notes=tuple(notes))
     missing = [s.row for s in results if not s.estimate]
     if len(missing) == len(results):
@@ -188,6 +188,18 @@ def _look(
         if failed:
             return replace(result, verdict="not a fair test", why="; ".join(failed))
     return _judged(result)
+
+
+def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRecord], object]) -> str:
+    """Names the rows whose runs differ in a fact from those of other rows; empty where none do."""
+    rows_of: dict[str, list[str]] = {}
+    for s in results:
+        if s.sample.records:
+            rows_of.setdefault(" and ".join(sorted({str(fact(r)) for r in s.sample.records})), []).append(
+                s.row
+            )
+    words = "; ".join(f"{value} ({', '.join(rows)})" for value, rows in rows_of.items())
+    return f"mixed {what} between rows: {words}" if len(rows_of) > 1 else ""
 
 
 def _judged(result: Tested) -> Tested:

@@ -129,11 +129,23 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
     assert outcome().verdict == "same order"
 
 
-def test_rows_of_different_stores_are_marked(house):
-    run_rows(
-        house, **ROWS | {"big": (around(30), {"data": {"name": "toy-text", "manifest_sha256": "b" * 64}})}
-    )
-    assert outcome().notes == ("mixed data between rows: bbbbbbbb (big); aaaaaaaa (base, small)",)
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        (
+            {"data": {"name": "toy-text", "manifest_sha256": "b" * 64}},
+            "mixed data between rows: bbbbbbbb (big); aaaaaaaa (base, small)",
+        ),
+        (
+            {"hardware": {"device": "H100", "count": 1}},
+            "mixed devices between rows: H100 (big); CPU (base, small)",
+        ),
+        ({"versions": {"torch": "9"}}, "mixed versions of torch between rows: 9 (big); 2.13.0 (base, small)"),
+    ],
+)
+def test_rows_that_differ_in_data_device_or_torch_are_marked(house, changes, note):
+    run_rows(house, **ROWS | {"big": (around(30), changes)})
+    assert outcome().notes == (note,)
 
 
 def test_weak_records_are_marked_and_dirty_ones_are_not_judged(house):
