@@ -127,9 +127,15 @@ class RunRecord:
 
     @property
     def mixed(self) -> bool:
-        """Whether attempts that made updates, or the one that tested, differ in code, packages or device."""
+        """Whether attempts that made updates, or the one that tested, differ in code, packages or device.
+
+        An attempt that nobody knows (of a version before there were events) differs.
+        """
         *before, last = self.attempts or [{}]
-        return any(made_by(one) != made_by(last) for one in before if one["last"] > one["first"])
+        unknown = self.attempts and self.attempts[0]["first"] > 0
+        return bool(unknown) or any(
+            made_by(one) != made_by(last) for one in before if one["last"] > one["first"]
+        )
 
     @cached_property
     def diverged(self) -> bool:

@@ -80,6 +80,7 @@ ATTEMPT = {"commit": "abc", "code_sha256": "1" * 64, "versions": {"torch": "2"},
         ({"hardware": {"device": "GPU"}}, True),
         ({"hardware": {**CPU, "device": "another CPU"}}, False),
         ({"code_sha256": "2" * 64, "last": 0}, False),  # none of its updates were kept
+        ({"first": 2}, True),  # nobody knows what made the first two updates
     ],
 )
 def test_a_record_is_mixed_where_attempts_differ(made, change, mixed):

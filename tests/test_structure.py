@@ -24,9 +24,9 @@ BUDGETS = {
     "models": 1118,
     "nn": 4463,
     "report": 2001,
-    "repro": 1238,
+    "repro": 1247,
     "tasks": 3028,
-    "training": 880,
+    "training": 877,
     "verify": 170,
 }
 

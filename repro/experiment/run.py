@@ -175,8 +175,7 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
     """Reads a checkpoint without its tensors, and the curves up to it.
 
     Raises:
-        UserError: it is not of this run, of a version before ``events.jsonl``, or of other code and ``accept_changes``
-            is False.
+        UserError: it is not of this run, or of other code and ``accept_changes`` is False.
     """
     loaded = checkpoint.read(path, mmap=True)
     checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from repro import events
-from repro.errors import ReproError, UserError
+from repro.errors import ReproError
 from repro.events import EventLog
 from repro.training.callbacks import Curves
 from repro.training.checkpoints import DurableIO, checkpoint_path, read
@@ -89,11 +89,14 @@ def test_state_survives() -> None:
     assert 1000.0 < again.wall_seconds < 1100.0, "time adds up over restarts"
 
 
-def test_a_checkpoint_from_before_there_were_events_is_refused(tmp_path: Path) -> None:
+def test_curves_in_a_checkpoint_from_before_there_were_events_are_read(tmp_path: Path) -> None:
+    drawn = {"train/loss": [[1, 2.0], [2, 1.5]], "train/lr": [[1, 0.1], [2, 0.2]], "val/loss": [[2, 1.25]]}
     again = Curves(log=EventLog(tmp_path / "run"))
-    message = r"run are of a version before events\.jsonl; remove the folder and begin anew"
-    with pytest.raises(UserError, match=message):
-        again.load_state_dict({"curves": {"train/loss": [[1, 2.0]]}, "tokens": 7, "wall_seconds": 0.0})
+    again.load_state_dict(
+        {"curves": drawn, "tokens": 7, "wall_seconds": 0.0, "pending": {"sums": [], "seconds": 0.0}}
+    )
+    assert again.curves == drawn
+    assert [event["kind"] for event in events.decode(again.known)] == ["train", "train", "val"]
 
 
 def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
@@ -101,7 +104,7 @@ def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
     curves.curves = {"train/loss": [[step, step / 3] for step in range(1, 1001)]}
     points = curves.thinned()["train/loss"]
     assert len(points) == 200
-    assert points[0] == [1, 0.333333]
+    assert points[0] == (1, 0.333333)
     assert points[-1][0] == 1000
 
 
