@@ -30,7 +30,7 @@ CHANGES = ("points", "scales")
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
 SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
 USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
-# Where and how a run is executed; none of these keys changes what is computed.
+# Where and how a run is executed; none of these keys, nor what is below them, changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator.", "trainer.devices.", "trainer.num_nodes.", "trainer.strategy.", "trainer.logger.",
     "trainer.enable_progress_bar.", "trainer.enable_model_summary.", "trainer.log_every_n_steps.",

@@ -132,10 +132,9 @@ class RunRecord:
         An attempt that nobody knows (of a version before there were events) differs.
         """
         *before, last = self.attempts or [{}]
-        unknown = self.attempts and self.attempts[0]["first"] > 0
-        return bool(unknown) or any(
-            made_by(one) != made_by(last) for one in before if one["last"] > one["first"]
-        )
+        is_known = not self.attempts or self.attempts[0]["first"] == 0
+        made = [one for one in before if one["last"] > one["first"]]
+        return not is_known or any(made_by(one) != made_by(last) for one in made)
 
     @cached_property
     def diverged(self) -> bool:
@@ -190,8 +189,16 @@ class RunRecord:
 
         try:
             record = _types().validate_json(text)
+            if (
+                "NaN" in text or "Infinity" in text
+            ):  # pydantic takes them where any value fits; or a word has them
+                json.loads(text, parse_constant=_refuse_constant)
         except ValidationError as error:
             raise UserError(f"{name}: {_problem(text, error)}") from None
+        except ValueError as error:
+            raise UserError(f"{name}: not a run record: {error}") from None
+        if '"schema_version"' not in text:
+            raise UserError(f"{name}: schema_version is missing")
         _check_contents(record, name)
         if record.external:
             raise UserError(f"{name}: external is true: not a record of ours")
@@ -203,6 +210,10 @@ def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
     hardware = facts.get("hardware") or {}
     device = hardware.get("instructions", hardware.get("device"))
     return {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
+
+
+def _refuse_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a JSON number")
 
 
 @cache
@@ -248,8 +259,9 @@ def _check_contents(record: RunRecord, name: str) -> None:
         )
     numbers = [record.seed, record.steps, record.tokens, record.parameters, record.peak_bytes]
     numbers += [step for points in record.curves.values() for step, _ in points]
-    if max(numbers) > LARGEST:
-        raise UserError(f"{name}: a number of steps, tokens, parameters or bytes is above {LARGEST:g}")
+    numbers += [m.count for m in record.metrics if m.count is not None]
+    if max(map(abs, numbers)) > LARGEST:
+        raise UserError(f"{name}: a number of steps, tokens, parameters, bytes or items is above {LARGEST:g}")
 
 
 def thin(points: list[Point], limit: int = MAX_CURVE_POINTS) -> list[Point]:

@@ -193,6 +193,10 @@ def test_no_records_where_there_is_no_folder(tmp_path):
     ("change", "message"),
     [
         (lambda raw: raw.update(schema_version=99), "schema_version: Input should be 1, not 99"),
+        (lambda raw: raw.pop("schema_version"), "schema_version is missing"),
+        (lambda raw: raw["config"].update(rate=float("nan")), "NaN is not a JSON number"),
+        (lambda raw: raw["metrics"][0].update(count=10**400), r"items is above 1e\+18"),
+        (lambda raw: raw.update(curves={"val/loss": [[-(10**400), 1.0]]}), r"steps, .* is above 1e\+18"),
         (lambda raw: raw.pop("seed"), "seed is missing"),
         (lambda raw: raw.update(sead=1), "sead is no key of a record"),
         (lambda raw: raw["metrics"][0].update(colour=1), "metric test/bleu.colour is no key"),

@@ -67,6 +67,10 @@ class Comparison:
         started = [(line.path, line.moment) for line in self.ledger if line.event == "started"]
         return _first([*started, *((record.run_id, record.began) for record in self.records)])
 
+    def first_beginning(self, run_ids: Iterable[str]) -> datetime:
+        """When the first of some runs began, at least one of which did."""
+        return min(self.beginnings[run] for run in run_ids if run in self.beginnings)
+
     @cached_property
     def declared(self) -> dict[tuple[str, str], datetime]:
         """When each text of a test was first declared, by the test's path in the ledger and the text's digest."""

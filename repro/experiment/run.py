@@ -158,7 +158,7 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         if before.step % every == 0 and settings.get("limit_val_batches") != 0:
             current.curves.validated_again = before.step
         states = checkpoint.read(before.path, mmap=True)["callbacks"]
-        current.curves.load_state_dict(states.get(current.curves.state_key, {}))
+        current.curves.load_state_dict(states[current.curves.state_key])
         return replace(before, damaged=resume.damaged, later=resume.later)
     await_files([resume.path])
     loaded = together(partial(accepted, current, resume.path, accept_changes))
@@ -179,7 +179,7 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
     """
     loaded = checkpoint.read(path, mmap=True)
     checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))
-    current.curves.load_state_dict(loaded["callbacks"].get(current.curves.state_key, {}))
+    current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     assert current.stamper.maker is not None
     if not accept_changes:
         checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by", {}), current.stamper.maker)

@@ -94,7 +94,7 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     time = comparison.declared.get((f"tests/{paper}/{test.name}", digest(test)))
     runs = (f"{test.run}/{test.scale}/s{seed}-{config[:8]}" for config in hashes(test) for seed in seeds)
     problems = ["no margin is known"] if margin is None else []
-    if time is None or time > min(began for run in runs if (began := comparison.beginnings.get(run))):
+    if time is None or time > comparison.first_beginning(runs):
         problems.append("not declared before its first run")
     if seeds & set(load_recipe(test.run, test.scale).seeds):
         problems.append("the recipe judges some of its seeds")

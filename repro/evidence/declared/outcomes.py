@@ -194,10 +194,9 @@ def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRe
     """Names the rows whose runs differ in a fact from those of other rows; empty where none do."""
     rows_of: dict[str, list[str]] = {}
     for s in results:
-        if s.sample.records:
-            rows_of.setdefault(" and ".join(sorted({str(fact(r)) for r in s.sample.records})), []).append(
-                s.row
-            )
+        value = " and ".join(sorted({str(fact(record)) for record in s.sample.records}))
+        if value:
+            rows_of.setdefault(value, []).append(s.row)
     words = "; ".join(f"{value} ({', '.join(rows)})" for value, rows in rows_of.items())
     return f"mixed {what} between rows: {words}" if len(rows_of) > 1 else ""
 
@@ -289,7 +288,7 @@ def _declared(
     words = []
     for name, time in zip(("", "extension "), times or [None], strict=False):
         runs = [f"{s.run.run}/{test.scale}/s{seed}-{s.config[:8]}" for s in results for seed in seeds[s.row]]
-        first = min(began for run in runs if (began := comparison.beginnings.get(run)))
+        first = comparison.first_beginning(runs)
         if time is None or time > first:
             stated_time = f"{time:{MINUTE}}, after" if time else "never;"
             return Condition("declared", False, f"{name}{stated_time} its first run began {first:{MINUTE}}")
