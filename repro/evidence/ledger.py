@@ -12,7 +12,7 @@ from pathlib import Path
 from repro.code.source import git, is_snapshot
 from repro.errors import UserError, nearest
 from repro.evidence.declared import equality
-from repro.evidence.declared.fair_tests import FairTest, digest, load_tests, published_rows
+from repro.evidence.declared.fair_tests import FairTest, Sweep, digest, load_tests, published_rows
 from repro.evidence.published import Paper, load_papers
 from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
 from repro.paths import records_dirs
@@ -27,6 +27,7 @@ from repro.recipe import (
     signature_hash,
 )
 from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
+from repro.yamls import short
 
 SHOWN_KEYS = 3  # of a superseded record's differences
 CLAIM, EXTENDED = "/claim", "/extended"  # ends of the paths of declarations; see :func:`declaration`
@@ -157,12 +158,16 @@ def declarations(records: Records) -> dict[str, str]:
     """The digests of every declared test, as :func:`declaration` gives them.
 
     Tests are left out whose recipes are not here, as in a project folder of a user.
+
+    Raises:
+        UserError: a test that no run could meet; what is in the ledger stays there.
     """
     digests: dict[str, str] = {}
     for paper in load_papers():
         for test in load_tests(paper).tests:
-            if test.declared:
-                digests |= declaration(paper, test, records.good)
+            if test.declared and (made := declaration(paper, test, records.good)):
+                _require_swept(paper, test, records.good)
+                digests |= made
         for pair in load_tests(paper).arithmetic:
             with contextlib.suppress(UserError):
                 digests |= {f"tests/{paper.key}/{pair.name}": equality.digest(pair)} if pair.declared else {}
@@ -190,6 +195,19 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     if test.extended_to:
         words[EXTENDED] = f"{digests[path]} {test.extended_to}"
     return digests | {path + part: hashlib.sha256(text.encode()).hexdigest() for part, text in words.items()}
+
+
+def _require_swept(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> None:
+    """Refuses a sweep of a key that no configuration of the test's runs has: it could never be tuned."""
+    if isinstance(test.tuned, Sweep):
+        runs = test.rows.values()
+        configs = [_configuration(records, run.run, test.scale, run.config) for run in runs]
+        keys = {short(key) for config in configs for key in config}
+        if test.tuned.key not in keys:
+            close = nearest(test.tuned.key, sorted(keys))
+            raise UserError(
+                f"tests/{paper.key}/{test.name}: its runs have no key {test.tuned.key!r} to tune{close}"
+            )
 
 
 def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, digits: str) -> Config:

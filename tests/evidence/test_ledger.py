@@ -273,6 +273,21 @@ def test_a_test_with_a_date_is_declared_once(runs, house):
     assert check_records(runs) == []
 
 
+def test_a_test_whose_sweep_names_no_key_of_its_runs_is_not_declared(runs, house):
+    for name in ("big", "base"):
+        house.recipe(name, scale="small")
+    swept = "tuned: {key: model.widht, values: [1, 2, 3]}"
+    house.test(
+        TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01").replace("tuned: nothing", swept)
+    )
+    with pytest.raises(
+        UserError,
+        match="toy/bigger-is-better/1: its runs have no key 'model.widht' to tune; nearest: model.width",
+    ):
+        append_missing(runs)
+    assert not [line for line in read_ledger(runs) if line.event == "declared"]
+
+
 def test_a_snapshot_declares_nothing(runs, house, monkeypatch):
     monkeypatch.setattr(record_ledger, "is_snapshot", lambda: True)
     for name in ("big", "base"):

@@ -8,6 +8,7 @@ its text and the configurations of its runs are fixed (:func:`digest`), and a ch
 import hashlib
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -162,6 +163,10 @@ class FairTest(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if (
+            self.declared and self.declared > f"{date.today() + timedelta(days=1)}"
+        ):  # somewhere it is tomorrow
+            raise ValueError(f"{self.name}: declared {self.declared} lies in the future")
         if (self.attempt > 1) != bool(self.changed):
             raise ValueError(
                 f"{self.name}: `changed` goes with attempts after the first, and with these only"

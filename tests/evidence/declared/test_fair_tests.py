@@ -85,6 +85,7 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         ("tuned: nothing", "settled: {curve: val/ppl}", "val/ppl shows another metric; add `within: ...`"),
         ("tuned: nothing", "competent: {row: tiny, level: 3, method: words}", "no row 'tiny'"),
         ("tuned: nothing", "declared: soon", "declared"),
+        ("tuned: nothing", "declared: '2999-01-01'", "declared 2999-01-01 lies in the future"),
         ("toy/base}", "{run: toy/base, config: zz}}", "config"),
         ("picture: bigger-is-better/1", "picture: bigger-is-better/2", "no test 'bigger-is-better/2'"),
         (
