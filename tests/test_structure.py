@@ -14,10 +14,10 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1805,
+    "cli": 1806,
     "code": 134,
     "data": 5137,
-    "evidence": 2500,
+    "evidence": 2517,
     "experiment": 2600,
     "launch": 2100,
     "mirror": 374,

@@ -54,7 +54,9 @@ def project(tmp_path: Path, small_store: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_class_of_a_plugin_trains_by_its_bare_name_and_is_hashed(project: Path) -> None:
-    assert call("check", "Mine", "--init", "{n_heads: 3}", "--loop", "mymix43.loop").code == 0
+    heads = ("--init", "{n_heads: 3}")
+    assert "all laws hold" in call("check", "Mine", *heads, "--loop", "mymix43.loop").out
+    assert "III needs --loop" in call("check", "Mine", *heads).out, "it was not tested"
     hashed = plugins.hashes()
     assert versions()["plugin mymix43"] == f"sha256:{hashed['mymix43']}"
     (project / "mymix43.py").write_text(MIX + "# changed\n")

@@ -282,7 +282,7 @@ def test_a_test_whose_sweep_names_no_key_of_its_runs_is_not_declared(runs, house
     )
     with pytest.raises(
         UserError,
-        match="toy/bigger-is-better/1: its runs have no key 'model.widht' to tune; nearest: model.width",
+        match=r"toy/bigger-is-better/1: its runs have no key 'model.widht' to tune; nearest: model.width",
     ):
         append_missing(runs)
     assert not [line for line in read_ledger(runs) if line.event == "declared"]
