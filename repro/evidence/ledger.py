@@ -148,30 +148,37 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     missing = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
     if not is_snapshot():
         ledgers = [lines, *(read_ledger(folder) for folder in records_dirs() if folder != runs)]
-        declared = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
-        new = ((path, sha256) for path, sha256 in declarations(records).items() if path not in declared)
-        missing += [Line.now("declared", path, sha256) for path, sha256 in new]
+        known = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
+        digests, undeclared = declarations(records)
+        for path, error in undeclared.items():
+            if path not in known and (runs.parent / Path(path).parents[1].with_suffix(".yaml")).is_file():
+                raise UserError(f"{path} cannot be declared: {error}")
+        missing += [
+            Line.now("declared", path, sha256) for path, sha256 in digests.items() if path not in known
+        ]
     return missing
 
 
-def declarations(records: Records) -> dict[str, str]:
-    """The digests of every declared test, as :func:`declaration` gives them.
+def declarations(records: Records) -> tuple[dict[str, str], dict[str, UserError]]:
+    """The digests of every declared test, as :func:`declaration` gives them, and what keeps others from one.
 
-    Tests are left out whose recipes are not here, as in a project folder of a user.
-
-    Raises:
-        UserError: a test that no run could meet; what is in the ledger stays there.
+    Tests whose recipes are not here, as in a project folder of a user, are in neither.
     """
     digests: dict[str, str] = {}
+    undeclared: dict[str, UserError] = {}
     for paper in load_papers():
-        for test in load_tests(paper).tests:
-            if test.declared and (made := declaration(paper, test, records.good)):
-                _require_swept(paper, test, records.good)
+        for test in (test for test in load_tests(paper).tests if test.declared):
+            try:
+                made = declaration(paper, test, records.good)
+                _require_swept(test, records.good)
                 digests |= made
+            except UserError as error:
+                if {run.run.partition("@")[0] for run in test.rows.values()} <= recipe_files().keys():
+                    undeclared[f"tests/{paper.key}/{test.name}"] = error
         for pair in load_tests(paper).arithmetic:
             with contextlib.suppress(UserError):
                 digests |= {f"tests/{paper.key}/{pair.name}": equality.digest(pair)} if pair.declared else {}
-    return digests
+    return digests, undeclared
 
 
 def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> dict[str, str]:
@@ -180,15 +187,13 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     ``tests/<paper>/<test>`` is the declaration itself; ``.../claim`` is what the published file has of it: which
     direction is better, and which rows are claimed to be more than the next; ``.../extended`` is its extension.
 
-    Empty where a recipe of its runs, or a record with a pinned configuration, is not here.
+    Raises:
+        UserError: a recipe of its runs, or a record with a pinned configuration, is not here.
     """
     path = f"tests/{paper.key}/{test.name}"
-    try:
-        claim = paper.claims[test.claim]
-        column = paper.tables[claim.table].metrics[test.column or claim.metric]
-        digests = {path: digest(test, claim, column, partial(_configuration, records))}
-    except UserError:
-        return {}
+    claim = paper.claims[test.claim]
+    column = paper.tables[claim.table].metrics[test.column or claim.metric]
+    digests = {path: digest(test, claim, column, partial(_configuration, records))}
     printed = published_rows(paper, test)
     relations = [printed.relation(i, i + 1) for i in range(len(test.rows) - 1)]
     words = {CLAIM: f"{column.better} {relations}"}
@@ -197,7 +202,7 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     return digests | {path + part: hashlib.sha256(text.encode()).hexdigest() for part, text in words.items()}
 
 
-def _require_swept(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> None:
+def _require_swept(test: FairTest, records: Sequence[RunRecord]) -> None:
     """Refuses a sweep of a key that no configuration of the test's runs has: it could never be tuned."""
     if isinstance(test.tuned, Sweep):
         runs = test.rows.values()
@@ -205,9 +210,7 @@ def _require_swept(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -
         keys = {short(key) for config in configs for key in config}
         if test.tuned.key not in keys:
             close = nearest(test.tuned.key, sorted(keys))
-            raise UserError(
-                f"tests/{paper.key}/{test.name}: its runs have no key {test.tuned.key!r} to tune{close}"
-            )
+            raise UserError(f"its runs have no key {test.tuned.key!r} to tune{close}")
 
 
 def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, digits: str) -> Config:
@@ -227,7 +230,7 @@ def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, di
 def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
     """Tests whose text or configurations are not those of their declaration."""
     declared = {line.path: line.sha256 for line in reversed(lines) if line.event == "declared"}
-    now = declarations(records)
+    now, _ = declarations(records)
     for path, sha256 in declared.items():
         if path not in now:
             yield (

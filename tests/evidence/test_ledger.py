@@ -261,10 +261,13 @@ def test_overridden_runs_leave_the_others_as_they_were(runs, house):
 def test_a_test_with_a_date_is_declared_once(runs, house):
     house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
     append_missing(runs)
-    assert not [line for line in read_ledger(runs) if line.event == "declared"], "a recipe is not here"
-    for name in ("big", "base"):
-        house.recipe(name)
-        house.recipe(name, scale="small")
+    house.recipe("big")
+    house.recipe("base")
+    with pytest.raises(UserError, match=r"tests/toy/bigger-is-better/1 cannot be declared: .* has no scale"):
+        append_missing(runs)
+    house.recipe("big", scale="small")
+    house.recipe("base", scale="small")
+    assert not [line for line in read_ledger(runs) if line.event == "declared"], "recipes were not here"
     named = ["tests/toy/bigger-is-better/1", "tests/toy/bigger-is-better/1/claim"]
     assert [problem.split()[0] for problem in check_records(runs)] == [f"runs/{name}" for name in named]
     append_missing(runs)
@@ -282,7 +285,7 @@ def test_a_test_whose_sweep_names_no_key_of_its_runs_is_not_declared(runs, house
     )
     with pytest.raises(
         UserError,
-        match=r"toy/bigger-is-better/1: its runs have no key 'model.widht' to tune; nearest: model.width",
+        match=r"better/1 cannot be declared: its runs have no key 'model.widht' to tune; nearest: model.width",
     ):
         append_missing(runs)
     assert not [line for line in read_ledger(runs) if line.event == "declared"]

@@ -128,6 +128,11 @@ def test_a_decoder_without_a_cross_attention_is_refused() -> None:
         blocks().build(8, 2, cross=True)
 
 
+def test_a_layer_that_is_no_mixer_is_refused() -> None:
+    with pytest.raises(ValueError, match="Linear is no mixer, as it has no init_state"):
+        blocks(mixers=[lambda d: nn.Linear(d, d)]).build(8, 2)
+
+
 def test_an_empty_list_of_mixers_is_refused() -> None:
     with pytest.raises(ValueError, match=r"blocks\.mixers"):
         blocks(mixers=[]).build(8, 2)

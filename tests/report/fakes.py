@@ -148,8 +148,8 @@ class House:
         path = self.results / "runs" / LEDGER
         path.parent.mkdir(parents=True, exist_ok=True)
         known = path.read_text() if path.is_file() else f"{HEADER}\n"
-        declared = declarations(read_records(path.parent)).items()
-        lines = [Line(at, "declared", name, sha256) for name, sha256 in declared]
+        declared, _ = declarations(read_records(path.parent))
+        lines = [Line(at, "declared", name, sha256) for name, sha256 in declared.items()]
         path.write_text(known + "".join(f"{line}\n" for line in lines if line.path not in known))
 
     def recipe(self, row: str, *goals: str, width: int = 8, name: str | None = None, scale: str = "") -> str:

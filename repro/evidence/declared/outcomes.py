@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import pairwise
 from statistics import fmean
 
+from repro.errors import UserError
 from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.declared.fair_tests import FairTest, RowRuns, Tests, load_tests, published_rows
@@ -270,7 +271,10 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     times, paths = comparison.declared, {path for path, _ in comparison.declared}
     if path not in paths:
         return []
-    made = declaration(paper, test, comparison.records)
+    try:
+        made = declaration(paper, test, comparison.records)
+    except UserError:  # a recipe of its runs is not here
+        made = {}
     claimed = (claim, made.pop(claim, ""))
     if (claim in paths and claimed not in times) or (extension in paths and not test.extended_to):
         return [None]

@@ -110,7 +110,8 @@ class Blocks:
         """Builds a stack of ``n_layers`` layers, with cross-attention where ``cross``.
 
         Raises:
-            ValueError: ``cross`` is wanted and no maker was given, or there is no mixer or no layer.
+            ValueError: ``cross`` is wanted and no maker was given, there is no mixer or no layer, or a maker of mixers
+                makes something else.
         """
         if cross and self.cross is None:
             raise ValueError("a decoder that attends to an encoder needs blocks.cross")
@@ -119,7 +120,13 @@ class Blocks:
         if n_layers < 1:
             raise ValueError(f"a stack needs at least 1 layer, not {n_layers}")
         layers = [self._layer(d_model, depth, cross) for depth in range(n_layers)]
-        share(layer["mix"].body for layer in layers)
+        mixers = [layer["mix"].body for layer in layers]
+        for mixer in mixers:
+            if not isinstance(mixer, SequenceMixer):
+                raise ValueError(
+                    f"blocks.mixers: {type(mixer).__name__} is no mixer, as it has no init_state"
+                )
+        share(mixers)
         norm = self.final_norm(self.d_out(d_model)) if self.final_norm else nn.Identity()
         return self.stack(layers, norm)
 

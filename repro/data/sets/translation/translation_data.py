@@ -136,9 +136,8 @@ class TranslationData(TokenStoreDataModule, DataModule):
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Sentences and target tokens (eos counted) of a split."""
-        counts = self.store.manifest.counts[self.store.split(self.split(evaluation.kind))]
-        examples = int(counts["examples"])
-        return {"examples": examples, "tokens": int(counts["tokens"][self.target_language]) + examples}
+        lengths = self.table(self.split(evaluation.kind)).lengths
+        return {"examples": len(lengths), "tokens": int(lengths[:, 1].sum())}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
