@@ -109,6 +109,9 @@ def require_validation(parts: Parts) -> None:
         "checkpoints.best": parts.checkpoints.best if parts.checkpoints else None,
         "stop.metric": parts.stop.metric if parts.stop else None,
     }
+    schedule = task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
+    if isinstance(schedule, Plateau):
+        rules["model.schedule.metric"] = schedule.metric
     interval, steps = parts.trainer.get("val_check_interval"), parts.trainer["max_steps"]
     skipped = interval is None or interval > steps or parts.trainer.get("limit_val_batches") == 0
     for key, metric in rules.items():
@@ -117,9 +120,6 @@ def require_validation(parts: Parts) -> None:
                 f"{key} {metric} needs a validation: set trainer.val_check_interval, now {interval}, to at most "
                 f"trainer.max_steps, {steps}, and leave trainer.limit_val_batches out"
             )
-    schedule = task.schedule_maker(task.optimizer_maker([torch.nn.Parameter(torch.zeros(1))]))
-    if isinstance(schedule, Plateau):
-        rules["model.schedule.metric"] = schedule.metric
     known = task.validation_scores if isinstance(task, EvaluatedTask) else None
     for key, metric in rules.items():
         if metric and known and metric not in known:

@@ -474,6 +474,10 @@ def test_a_training_that_a_callback_ends_is_not_recorded(
     [
         ({"checkpoints.best": "val/loss", "checkpoints.average_last": 1}, "checkpoints.best val/loss needs"),
         ({"stop": {"metric": "val/loss", "patience": 1}}, "stop.metric val/loss needs"),
+        (
+            {"model.schedule": {"class_path": "repro.tasks.Plateau", "init_args": {"metric": "val/loss"}}},
+            "model.schedule.metric val/loss needs",
+        ),
     ],
 )
 @pytest.mark.parametrize(
