@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1806,
     "code": 134,
     "data": 5136,
-    "evidence": 2526,
+    "evidence": 2536,
     "experiment": 2600,
     "launch": 2100,
     "mirror": 374,

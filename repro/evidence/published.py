@@ -484,10 +484,20 @@ def _model(kind: type[Model], path: Path, text: str) -> Model:
         return kind.model_validate(parse_once(text, str(path)))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        words = str(first["msg"]).removeprefix("Value error, ")
-        value = f", not {first['input']!r:.80}" if first["type"] not in ("value_error", "missing") else ""
-        raise UserError(f"{path}: {place + ': ' if place else ''}{words}{value}".replace("\n", " ")) from None
+        place, given, words = first["loc"], first["input"], str(first["msg"]).removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            keys = {
+                field.alias or name
+                for one in Model.__subclasses__()
+                for name, field in one.model_fields.items()
+            }
+            words = f"no such key{nearest(str(place[-1]), keys)}"
+        elif first["type"] == "missing":
+            words = f"is missing{nearest(str(place[-1]), map(str, given))}"
+        elif first["type"] != "value_error":
+            words += f", not {given!r:.80}"
+        where = f"{'.'.join(map(str, place))}: " if place else ""
+        raise UserError(f"{path}: {where}{words}".replace("\n", " ")) from None
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path}: not a file of {kind.__name__}: {problem}") from None

@@ -170,9 +170,9 @@ def test_without_a_recipe_there_is_nothing_to_derive_from(house):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ("{take: hours}", "derived.of: Field required"),
+        ("{take: hours}", "derived.of: is missing"),
         ("{of: table1/base/bleu, take: best}", "take: Input should be 'score', 'spread'"),
-        ("{of: table1/base/bleu, take: hours, ove: x}", "derived.ove: Extra inputs are not permitted"),
+        ("{of: table1/base/bleu, take: hours, ove: x}", "derived.ove: no such key; nearest: over"),
         ("{of: table1/base, take: hours}", "'table1/base': write table/row/metric"),
         ("{of: table1/base/bleu, take: first}", "`reaches` goes with first"),
         ("{of: table1/base/bleu, take: hours, reaches: table1/base/bleu}", "`reaches` goes with first"),

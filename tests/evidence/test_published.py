@@ -97,7 +97,7 @@ OURS = f"    ours: [{{run: toy/x, %s}}]\n{SMALL}"
         ("id: external-rerun", "id: table1", "two of one id: table 'table1'"),
         ("id: base-ties-small", "id: bigger-is-better", "two of one id: claim"),
         ("key: toy", "key: tay", "paper.key is 'tay'"),
-        ("  title: A Toy Paper\n", "", "paper.title: Field required"),
+        ("  title: A Toy Paper\n", "", "paper.title: is missing"),
         ("values: {bleu: 27.8}", "values: {bleu: many}", "many"),
         ("missing: [Seeds]", "missing: [Seeds]\nmissing: []", "is given twice"),
         (SMALL, OURS % "row: bigg, measured: {bleu: x}", "table1 has no row 'bigg'; nearest: big"),
@@ -141,7 +141,7 @@ BLEU = "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, s
     ("old", "new", "message"),
     [
         ("class: trained", "class: traned", "bleu.rules.class: Input should be 'trained', .* not 'traned'"),
-        ("class: trained, ", "", "bleu.rules.class: Field required"),
+        ("class: trained, ", "", "bleu.rules.class: is missing"),
         ("margin: {size: 0.5, set: '2026-01-01'}, ", "", "margin"),
         ("size: 0.5", "size: -0.5", "-0.5"),
         ("size: 0.5", "size: 0", "0"),

@@ -74,7 +74,7 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         ),
         ("{big: toy/big, base: toy/base}", "{big: toy/big}", "rows"),
         ("measured: test/bleu", "measured: test/bleu\n    column: blue", "no column 'blue'; nearest: bleu"),
-        ("measured: test/bleu", "measure: test/bleu", "measured: Field required"),
+        ("measured: test/bleu", "measure: test/bleu", "measured: is missing; nearest: measure"),
         ("scale: small", "scale: tiny", "scale"),
         ("attempt: 1", "attempt: 2\n    changed: words", "attempts are numbered 1, 2, ...; this one is 1"),
         ("attempt: 1", "attempt: 1\n    changed: words", "`changed` goes with attempts after the first"),
