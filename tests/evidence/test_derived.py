@@ -111,6 +111,17 @@ def test_what_is_to_be_reached_is_a_score_on_validation(house):
     assert [m.value for _, m in derived()[1].sample.measured] == [50.0] * 3
 
 
+def test_a_spread_needs_two_runs(house):
+    publish(house, "{of: 'table1/{row}/bleu', take: spread}", "derived")
+    name = house.recipe("base")
+    house.record(name, 1, 27.0)
+    entry, cell = derived()
+    assert (entry.verdict, cell.why) == ("no value", "a spread needs two runs")
+    house.record(name, 2, 28.0)
+    entry, cell = derived()
+    assert (entry.verdict, cell.why, cell.notes) == ("derived", "", ())
+
+
 def test_records_without_speeds_give_no_time(house):
     publish(house, "{of: 'table1/{row}/bleu', take: hours}")
     house.run(house.recipe("base"), [27.0, 28.0, 30.0])
