@@ -49,6 +49,7 @@ def test_attempts_tell_which_updates_of_each_were_kept(log: EventLog) -> None:
         ("c", 2, 2),
         ("d", 2, 9),
     ]
+    assert status(log.path.parent)["attempt"] == 4
 
 
 def test_a_new_attempt_keeps_what_the_checkpoint_knew_and_every_state(log: EventLog) -> None:
@@ -160,3 +161,17 @@ def test_time_left_follows_from_the_times(tmp_path: Path) -> None:
     result = status(tmp_path)
     assert (result["seconds_left"], result["step"]) == (180, 10)
     assert (result["updated"], result["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
+
+
+def test_a_validation_is_news_of_a_run(tmp_path: Path) -> None:
+    first = (160.0, 0, "state", {"state": "starting", "max_steps": 100})
+    write(tmp_path, first, (170.0, 1, "train", {"train/lr": 1.0}), (185.0, 1, "val", {"val/loss": 2.0}))
+    assert status(tmp_path)["updated"] == "1970-01-01T00:03:05Z"
+
+
+def test_a_rank_that_fails_later_is_not_the_cause(tmp_path: Path) -> None:
+    first = (50.0, 0, "state", {"state": "starting", "max_steps": 100})
+    write(tmp_path, first, (200.0, 1, "state", {"state": "failed", "message": "rank 0"}))
+    later = encode("state", 1, {"state": "failed", "message": "rank 1"}, 300.0)
+    (tmp_path / "events-1.jsonl").write_bytes(later)
+    assert status(tmp_path)["message"] == "rank 0"

@@ -54,6 +54,12 @@ def test_there_and_back(made):
     assert RunRecord.from_json(made.to_json()) == made
 
 
+def test_only_runs_on_a_cpu_record_threads(made):
+    assert made.on_gpu
+    made.hardware["threads"] = 2
+    assert not made.on_gpu
+
+
 def test_profiles_are_kept_and_left_out_where_there_are_none(made):
     assert "profiles" not in json.loads(made.to_json())
     assert RunRecord.from_json(made.to_json()).profiles == {}

@@ -39,6 +39,7 @@ def test_what_names_no_seeds_is_refused(text: str) -> None:
 
 
 def test_a_plain_number_is_a_count_of_judged_seeds() -> None:
+    assert SeedChoice.parse("1").select(JUDGED) == (1,)
     choice = SeedChoice.parse("3")
     assert choice.select(JUDGED) == (1, 2, 3)
     assert choice.select((11, 12, 13, 14)) == (11, 12, 13)
