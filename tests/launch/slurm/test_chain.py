@@ -58,6 +58,13 @@ def test_a_prerequisite_is_added_before_task_by_task(staged: World) -> None:
     assert needs == {second.run_id: first.run_id}
 
 
+def test_a_run_waits_for_its_cancelled_task_alone(staged: World) -> None:
+    specs = resolve_targets(["alpha/base"], "paper", named(1, 2))
+    jobs = arrange(specs, {}, {}, "x", leaving={specs[1].run_id: "7_1"})
+    assert shape(jobs) == [("x.1", [(0, "alpha/base", 1)], None), ("x.2", [(0, "alpha/base", 2)], None)]
+    assert [dependency(job, {}) for job in jobs] == [None, "afterany:7_1"]
+
+
 def test_the_order_named_does_not_matter(staged: World) -> None:
     assert shape(plan(["gamma/tuned", "alpha/base"], [1])) == shape(plan(["alpha/base", "gamma/tuned"], [1]))
 
