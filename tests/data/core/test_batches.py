@@ -173,6 +173,8 @@ def test_a_rank_takes_whole_batches_where_these_can_be_shared(world: int, micro_
 def test_too_few_rows_for_the_ranks() -> None:
     with pytest.raises(UserError, match=r"5.*3.*2 micro-batches"):
         rank_rows(np.arange(5), Share(0, 3, 2))
+    parts = [rank_rows(np.arange(6), Share(rank, 3, 2), part) for rank in range(3) for part in range(2)]
+    assert sorted(map(list, parts)) == [[row] for row in range(6)]
 
 
 def test_evaluation_uses_every_pair_once_and_mates_do_not_depend_on_the_world() -> None:
