@@ -40,7 +40,7 @@ from repro.nn import (
     Vocabulary,
     device,
 )
-from repro.nn.mixer import detach
+from repro.nn.mixer import Stateless, detach
 from repro.nn.positions.positions import Added
 from tests.meta import FAILURES, FAULTS, META, OneDevice, answers
 from tests.nn.hashed import KINDS
@@ -215,7 +215,7 @@ def test_a_classifier(lengths: Tensor | None) -> None:
     backward(net, logits.logsumexp(-1))
 
 
-class Planted(nn.Module):
+class Planted(Stateless):
     """A mixer with a fault."""
 
     def __init__(self, d_model: int, fault: Callable[[Tensor], Tensor | float]) -> None:
