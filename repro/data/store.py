@@ -173,18 +173,23 @@ class Store:
                 raise _corrupt(self.name, error, self.command) from None
         return self._tables[name]
 
-    def _checked(self, part: str) -> str:
-        if part not in self.manifest.parts:
-            raise UserError(f"{self.manifest.name} has no {part!r}; it has: {', '.join(self.manifest.parts)}")
-        return part
+    def part(self, name: str) -> str:
+        """Checks that the store has a part, such as a language.
+
+        Raises:
+            UserError: no such part; names those there are.
+        """
+        if name not in self.manifest.parts:
+            raise UserError(f"{self.manifest.name} has no {name!r}; it has: {', '.join(self.manifest.parts)}")
+        return name
 
     def values(self, split: str, part: str) -> Array:
         """All values of a column, one row after another, ``(M, *shape)``; tokens of a text."""
-        return self.table(split).values(self._checked(part))
+        return self.table(split).values(self.part(part))
 
     def offsets(self, split: str, part: str) -> Int64s:
         """The first value of each row of a column, and the end of the last, ``(N + 1,)``."""
-        return self.table(split).offsets(self._checked(part))
+        return self.table(split).offsets(self.part(part))
 
     def rows(self, split: str, part: str, indices: Array | Sequence[int]) -> list[Array]:
         """Some rows of a ragged column, ``(L_i, *shape)`` each."""
@@ -197,7 +202,7 @@ class Store:
             UserError: the store keeps none.
         """
         try:
-            return self.table(split).lines(text_of(self._checked(part)))
+            return self.table(split).lines(text_of(self.part(part)))
         except KeyError:
             raise UserError(f"store {self.name} keeps tokens only, not its raw text") from None
 

@@ -122,6 +122,8 @@ def test_languages_can_be_turned_round(numbers_store: Path) -> None:
     assert there.expected(Evaluation("val"))["tokens"] != back.expected(Evaluation("val"))["tokens"]
     with pytest.raises(UserError, match="no 'fr'"):
         data(source_language="fr").train_dataloader()
+    with pytest.raises(UserError, match="'fr'"):
+        data(target_language="fr").expected(Evaluation("val"))
 
 
 def test_splits_by_any_of_their_names(numbers_store: Path) -> None:

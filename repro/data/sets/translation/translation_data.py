@@ -136,8 +136,9 @@ class TranslationData(TokenStoreDataModule, DataModule):
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Sentences and target tokens (eos counted) of a split."""
-        lengths = self.table(self.split(evaluation.kind)).lengths
-        return {"examples": len(lengths), "tokens": int(lengths[:, 1].sum())}
+        counts = self.store.manifest.counts[self.store.split(self.split(evaluation.kind))]
+        examples, target = int(counts["examples"]), self.store.part(self.target_language)
+        return {"examples": examples, "tokens": int(counts["tokens"][target]) + examples}
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
