@@ -44,7 +44,8 @@ def append_missing(runs: Path) -> Path | None:
         The ledger, where lines were appended.
 
     Raises:
-        UserError: a malformed ledger, a recipe that cannot be read, or a folder that cannot be written to.
+        UserError: a malformed ledger, a recipe that cannot be read, a test of this folder that no run could meet, or a
+            folder that cannot be written to.
         ReproError: the disk is full.
     """
     records = read_records(runs)
@@ -151,7 +152,8 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
         known = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
         digests, undeclared = declarations(records)
         for path, error in undeclared.items():
-            if path not in known and (runs.parent / Path(path).parents[1].with_suffix(".yaml")).is_file():
+            file = runs.parent / "tests" / f"{path.split('/')[1]}.yaml"
+            if path not in known and file.is_file():
                 raise UserError(f"{path} cannot be declared: {error}")
         missing += [
             Line.now("declared", path, sha256) for path, sha256 in digests.items() if path not in known

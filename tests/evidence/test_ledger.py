@@ -291,6 +291,18 @@ def test_a_test_whose_sweep_names_no_key_of_its_runs_is_not_declared(runs, house
     assert not [line for line in read_ledger(runs) if line.event == "declared"]
 
 
+def test_a_test_of_another_folder_that_no_run_could_meet_keeps_nobody_from_working(
+    runs, house, tmp_path, monkeypatch
+):
+    house.recipe("big")
+    house.recipe("base")
+    house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
+    own = tmp_path / "own" / "runs"
+    own.mkdir(parents=True)
+    monkeypatch.setattr(record_ledger, "records_dirs", lambda: (own,))
+    assert append_missing(own) is None
+
+
 def test_a_snapshot_declares_nothing(runs, house, monkeypatch):
     monkeypatch.setattr(record_ledger, "is_snapshot", lambda: True)
     for name in ("big", "base"):
