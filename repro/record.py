@@ -189,9 +189,8 @@ class RunRecord:
 
         try:
             record = _types().validate_json(text)
-            if (
-                "NaN" in text or "Infinity" in text
-            ):  # pydantic takes them where any value fits; or a word has them
+            # pydantic takes these constants where any value fits
+            if "NaN" in text or "Infinity" in text:
                 json.loads(text, parse_constant=_refuse_constant)
         except ValidationError as error:
             raise UserError(f"{name}: {_problem(text, error)}") from None

@@ -38,6 +38,10 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
+def _keys(kind: type[Model]) -> set[str]:
+    return {field.alias or name for name, field in kind.model_fields.items()}
+
+
 def require(name: str, known: Collection[str], complaint: str) -> None:
     """Checks that a name is one of those that are known.
 
@@ -140,7 +144,7 @@ class Rules(Model):
         return raw
 
 
-KEYS = {field.alias or name for name, field in Rules.model_fields.items()} - {"updates_unknown"}
+KEYS = _keys(Rules) - {"updates_unknown"}
 
 
 class Metric(Model):
@@ -486,12 +490,8 @@ def _model(kind: type[Model], path: Path, text: str) -> Model:
         first = error.errors()[0]
         place, given, words = first["loc"], first["input"], str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            keys = {
-                field.alias or name
-                for one in Model.__subclasses__()
-                for name, field in one.model_fields.items()
-            }
-            words = f"no such key{nearest(str(place[-1]), keys)}"
+            known = set().union(*map(_keys, Model.__subclasses__()))
+            words = f"no such key{nearest(str(place[-1]), known)}"
         elif first["type"] == "missing":
             words = f"is missing{nearest(str(place[-1]), map(str, given))}"
         elif first["type"] != "value_error":

@@ -163,9 +163,8 @@ class FairTest(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if (
-            self.declared and self.declared > f"{date.today() + timedelta(days=1)}"
-        ):  # somewhere it is tomorrow
+        tomorrow = date.today() + timedelta(days=1)  # which it is somewhere
+        if self.declared and self.declared > tomorrow.isoformat():
             raise ValueError(f"{self.name}: declared {self.declared} lies in the future")
         if (self.attempt > 1) != bool(self.changed):
             raise ValueError(

@@ -123,9 +123,8 @@ class Blocks:
         mixers = [layer["mix"].body for layer in layers]
         for mixer in mixers:
             if not isinstance(mixer, SequenceMixer):
-                raise ValueError(
-                    f"blocks.mixers: {type(mixer).__name__} is no mixer, as it has no init_state"
-                )
+                name = type(mixer).__name__
+                raise ValueError(f"blocks.mixers: {name} is no mixer, as it has no init_state")
         share(mixers)
         norm = self.final_norm(self.d_out(d_model)) if self.final_norm else nn.Identity()
         return self.stack(layers, norm)
