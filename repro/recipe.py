@@ -25,6 +25,11 @@ HEADER = (
     "title", "ablates", "deviations", "hours", "devices", "hardware",
     "start_from", "pretrained", "start_with", "seeds",
 )  # fmt: skip
+# What some keys of a header must be; the text says it to whoever wrote something else.
+KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+    "hours": ((int, float), "a number"), "devices": (int, "a whole number"), "hardware": (str, "a text"),
+    "deviations": (list, "a list of texts"),
+}  # fmt: skip
 CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
@@ -299,12 +304,14 @@ def _parsed(text: str, name: str, path: Path) -> Config:
     if not isinstance(file, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(known)}")
     _require_known(file, known, str(path))
+    _require_kinds(file, str(path))
     scales = file.get("scales") or {}
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")
     _require_known(scales, SCALES, f"{path}: scales")
     for scale, one in scales.items():
         _require_known(one, (*HEADER, "set", "points"), f"{path}: scales: {scale}")
+        _require_kinds(one, f"{path}: scales: {scale}")
         if not isinstance(one.get("set") or {}, dict):
             raise UserError(f"{path}: scales: {scale}: set is a mapping of dotted keys")
     made = {
@@ -317,6 +324,12 @@ def _require_known(mapping: Config, known: tuple[str, ...], place: str) -> None:
     for key in mapping:
         if key not in known:
             raise UserError(f"{place}: unknown key {key!r}{nearest(str(key), known)}")
+
+
+def _require_kinds(mapping: Config, place: str) -> None:
+    for key, (kind, text) in KINDS.items():
+        if mapping.get(key) is not None and not isinstance(mapping[key], kind):
+            raise UserError(f"{place}: {key}: {mapping[key]!r} is not {text}")
 
 
 def _points(mapping: Config, name: str) -> Config:

@@ -231,6 +231,8 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, messag
         (BASE + "scales: {cpu: {set: [1]}}", "set is a mapping of dotted keys"),
         (BASE + "scales: {cpu: {points: {a: 3}}}", "points are names with dotted keys"),
         (BASE + "points: {a: {model.net.width.x: 3}}", "model.net.width is a value"),
+        (BASE + "hours: fast", "hours: 'fast' is not a number"),
+        (BASE + "scales: {cpu: {deviations: smaller}}", "scales: cpu: deviations: 'smaller' is not a list"),
     ],
 )
 def test_a_malformed_recipe_is_refused(write, text, message):

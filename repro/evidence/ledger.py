@@ -162,10 +162,7 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
 
 
 def declarations(records: Records) -> tuple[dict[str, str], dict[str, UserError]]:
-    """The digests of every declared test, as :func:`declaration` gives them, and what keeps others from one.
-
-    Tests whose recipes are not here, as in a project folder of a user, are in neither.
-    """
+    """The digests of every declared test, as :func:`declaration` gives them, and what keeps others from one."""
     digests: dict[str, str] = {}
     undeclared: dict[str, UserError] = {}
     for paper in load_papers():
@@ -175,8 +172,7 @@ def declarations(records: Records) -> tuple[dict[str, str], dict[str, UserError]
                 _require_swept(test, records.good)
                 digests |= made
             except UserError as error:
-                if {run.run.partition("@")[0] for run in test.rows.values()} <= recipe_files().keys():
-                    undeclared[f"tests/{paper.key}/{test.name}"] = error
+                undeclared[f"tests/{paper.key}/{test.name}"] = error
         for pair in load_tests(paper).arithmetic:
             with contextlib.suppress(UserError):
                 digests |= {f"tests/{paper.key}/{pair.name}": equality.digest(pair)} if pair.declared else {}

@@ -260,14 +260,15 @@ def test_overridden_runs_leave_the_others_as_they_were(runs, house):
 
 def test_a_test_with_a_date_is_declared_once(runs, house):
     house.test(TESTS.replace("attempt: 1", "attempt: 1\n    declared: 2026-01-01"))
-    append_missing(runs)
-    house.recipe("big")
-    house.recipe("base")
-    with pytest.raises(UserError, match=r"tests/toy/bigger-is-better/1 cannot be declared: .* has no scale"):
-        append_missing(runs)
+    cannot = r"tests/toy/bigger-is-better/1 cannot be declared: "
     house.recipe("big", scale="small")
+    with pytest.raises(UserError, match=cannot + "unknown experiment 'toy/base'"):
+        append_missing(runs)
+    house.recipe("base")
+    with pytest.raises(UserError, match=cannot + ".* has no scale"):
+        append_missing(runs)
     house.recipe("base", scale="small")
-    assert not [line for line in read_ledger(runs) if line.event == "declared"], "recipes were not here"
+    assert not [line for line in read_ledger(runs) if line.event == "declared"]
     named = ["tests/toy/bigger-is-better/1", "tests/toy/bigger-is-better/1/claim"]
     assert [problem.split()[0] for problem in check_records(runs)] == [f"runs/{name}" for name in named]
     append_missing(runs)

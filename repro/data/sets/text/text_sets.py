@@ -276,7 +276,7 @@ class TextSet(DataSet):
         if not self.sentences:
             column.end_row(length)
         if column.values < 2:
-            raise UserError(f"{split} has {column.values} tokens; there is nothing to predict")
+            raise UserError(f"the files of {split} have {column.values} tokens; there is nothing to predict")
         counted = {"examples": lines, "tokens": {"text": column.values}}
         return counted | ({"unknown": unknown} if tokenizer.unk_id is not None else {})
 
