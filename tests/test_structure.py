@@ -25,7 +25,7 @@ BUDGETS = {
     "nn": 4468,
     "report": 2001,
     "repro": 1265,
-    "tasks": 3028,
+    "tasks": 3027,
     "training": 877,
     "verify": 170,
 }

@@ -20,6 +20,8 @@ from repro.nn import AdaptiveVocabulary
 from repro.nn.attention.compressed import memory as compressed
 from repro.nn.attention.continuous import long_term
 from repro.nn.attention.continuous import memory as continuous
+from repro.nn.attention.relative import distance
+from repro.nn.attention.relative.biased import attend_with_bias
 from repro.nn.vocabularies.clusters import typical_ids
 from repro.recipe import Recipe
 from repro.tasks.costs.peak import peak_bytes
@@ -56,6 +58,12 @@ class Kept(TorchDispatchMode):
         return out
 
 
+def with_bias(*inputs: Any) -> torch.Tensor:
+    """Relative attention as on a GPU; a CPU goes over tiles, which need less memory."""
+    *vectors, sight, scale, dropout = inputs
+    return attend_with_bias(*vectors, sight.attention_mask, sight.window, scale, dropout)
+
+
 class NoModules:
     """In place of what says in which module an operation is."""
 
@@ -85,6 +93,7 @@ def _checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
         long_term,
     ):  # as on a GPU, where nobody looks whether there is work
         monkeypatch.setattr(module, "may_hold", lambda rows: True)
+    monkeypatch.setattr(distance, "attend_by_distance", with_bias)
     with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
         yield  # the kernels whose operations torch's own counter knows
 
