@@ -17,7 +17,7 @@ BUDGETS = {
     "cli": 1806,
     "code": 134,
     "data": 5137,
-    "evidence": 2533,
+    "evidence": 2535,
     "experiment": 2600,
     "launch": 2100,
     "mirror": 374,
