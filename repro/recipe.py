@@ -25,8 +25,8 @@ HEADER = (
     "title", "ablates", "deviations", "hours", "devices", "hardware",
     "start_from", "pretrained", "start_with", "seeds",
 )  # fmt: skip
-# What some keys of a header must be; the text says it to whoever wrote something else.
-KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
+# Types of keys of the header, and their names in an error message.
+HEADER_TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "hours": ((int, float), "a number"), "devices": (int, "a whole number"), "hardware": (str, "a text"),
     "deviations": (list, "a list of texts"),
 }  # fmt: skip
@@ -218,6 +218,8 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     sections = {key: value for key, value in entry.items() if key not in ("set", "points", "deviations")}
     for change in (_point(file, entry, name, point), sections, entry["set"], entry["points"].get(point)):
         _change(config, change or {}, name)
+    for header in (config, entry):  # the scale's deviations are no part of the configuration yet
+        _require_types(header, f"{experiment} ({scale})")
     _deviate(config, entry.get("deviations") or ())
     config["title"] = str(config.get("title") or "").replace("{point}", point)
     config["reproduces"] = reproduced(experiment, scale)
@@ -304,14 +306,12 @@ def _parsed(text: str, name: str, path: Path) -> Config:
     if not isinstance(file, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(known)}")
     _require_known(file, known, str(path))
-    _require_kinds(file, str(path))
     scales = file.get("scales") or {}
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")
     _require_known(scales, SCALES, f"{path}: scales")
     for scale, one in scales.items():
         _require_known(one, (*HEADER, "set", "points"), f"{path}: scales: {scale}")
-        _require_kinds(one, f"{path}: scales: {scale}")
         if not isinstance(one.get("set") or {}, dict):
             raise UserError(f"{path}: scales: {scale}: set is a mapping of dotted keys")
     made = {
@@ -326,10 +326,10 @@ def _require_known(mapping: Config, known: tuple[str, ...], place: str) -> None:
             raise UserError(f"{place}: unknown key {key!r}{nearest(str(key), known)}")
 
 
-def _require_kinds(mapping: Config, place: str) -> None:
-    for key, (kind, text) in KINDS.items():
-        if mapping.get(key) is not None and not isinstance(mapping[key], kind):
-            raise UserError(f"{place}: {key}: {mapping[key]!r} is not {text}")
+def _require_types(header: Config, place: str) -> None:
+    for key, (types, words) in HEADER_TYPES.items():
+        if header.get(key) is not None and not isinstance(header[key], types):
+            raise UserError(f"{place}: {key}: {header[key]!r} is not {words}")
 
 
 def _points(mapping: Config, name: str) -> Config:

@@ -231,14 +231,27 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, messag
         (BASE + "scales: {cpu: {set: [1]}}", "set is a mapping of dotted keys"),
         (BASE + "scales: {cpu: {points: {a: 3}}}", "points are names with dotted keys"),
         (BASE + "points: {a: {model.net.width.x: 3}}", "model.net.width is a value"),
-        (BASE + "hours: fast", "hours: 'fast' is not a number"),
-        (BASE + "scales: {cpu: {deviations: smaller}}", "scales: cpu: deviations: 'smaller' is not a list"),
     ],
 )
 def test_a_malformed_recipe_is_refused(write, text, message):
     write("odd", text)
     with pytest.raises(UserError, match=message):
         load_recipe(next(name for name in experiments() if name.startswith("toy/odd")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("hours: fast", "hours: 'fast' is not a number"),
+        ("scales: {cpu: {hardware: 3}}", "hardware: 3 is not a text"),
+        ("scales: {cpu: {deviations: smaller}}", "deviations: 'smaller' is not a list of texts"),
+        ("scales: {cpu: {set: {devices: two}}}", "devices: 'two' is not a whole number"),
+    ],
+)
+def test_a_header_of_another_type_is_refused(write, text, message):
+    write("odd", BASE + text)
+    with pytest.raises(UserError, match=message):
+        load_recipe("toy/odd", scales_of("toy/odd")[-1])
 
 
 def test_signature_leaves_out_headers_and_infrastructure(write):

@@ -19,7 +19,7 @@ BUDGETS = {
     "data": 5137,
     "evidence": 2535,
     "experiment": 2600,
-    "launch": 2100,
+    "launch": 2097,
     "mirror": 374,
     "models": 1118,
     "nn": 4468,

@@ -38,17 +38,14 @@ def expectation(recipe: Recipe) -> Expectation | None:
         UserError: the header is there but malformed.
     """
     stated = {key: recipe.config[key] for key in ("hours", "devices", "hardware") if key in recipe.config}
+    hours, devices, hardware = stated.get("hours"), stated.get("devices") or 0, stated.get("hardware")
     if not stated:
         return None
-    try:
-        expected = Expectation(float(stated["hours"]), int(stated.get("devices", 0)), str(stated["hardware"]))
-    except (TypeError, KeyError, ValueError):
-        expected = None
-    if expected is None or expected.hours < 0 or expected.devices < 0:
+    if hours is None or hardware is None or min(hours, devices) < 0:
         raise UserError(
             f"{recipe.experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
         )
-    return expected
+    return Expectation(hours, devices, hardware)
 
 
 def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:

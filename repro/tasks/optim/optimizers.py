@@ -314,6 +314,6 @@ class WaitingRAdam(_ByAge, RAdam):
         seen = 2.0 / (1.0 - decay) - 1.0 - 2.0 * update * decay**update / (1.0 - decay**update)
         if seen > 5.0:
             return {}
-        # a rate of 0 would not decay
+        # Decays here: torch's update, at the rate of 0 below, would not.
         torch._foreach_mul_(part["params"], 1.0 - part["lr"] * part["weight_decay"])
         return {"lr": 0.0}

@@ -87,11 +87,8 @@ def chosen() -> list[Any]:
 def _checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     monkeypatch.setenv("REPRO_CONFIGS", str(CONFIGS))
     monkeypatch.setenv("REPRO_DATA", str(tmp_path / "none"))  # nothing is read
-    for module in (
-        compressed,
-        continuous,
-        long_term,
-    ):  # as on a GPU, where nobody looks whether there is work
+    # As on a GPU, where nobody looks whether there is work, and relative attention has another form.
+    for module in (compressed, continuous, long_term):
         monkeypatch.setattr(module, "may_hold", lambda rows: True)
     monkeypatch.setattr(distance, "attend_by_distance", with_bias)
     with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
