@@ -22,7 +22,7 @@ BUDGETS = {
     "launch": 2097,
     "mirror": 374,
     "models": 1118,
-    "nn": 4468,
+    "nn": 4471,
     "report": 2001,
     "repro": 1265,
     "tasks": 3027,

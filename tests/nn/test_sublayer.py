@@ -174,3 +174,13 @@ def test_the_body_gets_the_state_the_layout_and_the_stream_before_the_norm() -> 
     assert body.layout.positions is layout.positions
     assert layout.stream is None
     assert torch.allclose(mixed.aux, plain_norm(x, 1e-6).sum((1, 2)))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+def test_a_body_that_returns_a_tensor_is_refused(rows: int) -> None:
+    class Bare(nn.Module):
+        def forward(self, x: Tensor, state: State, layout: Layout) -> Tensor:
+            return x
+
+    with pytest.raises(TypeError, match=r"Bare returned a Tensor; return MixerOutput\(y, state\)"):
+        PostNorm(Bare(), 4)(torch.zeros(rows, 3, 4), None, LAYOUT)

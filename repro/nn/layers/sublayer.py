@@ -35,8 +35,15 @@ class Sublayer(nn.Module):
         return bare and type(self).forward is Sublayer.forward
 
     def branch(self, x: Tensor, state: State, layout: Layout) -> MixerOutput:
-        """``dropout(body(norm_in(x)))``; the body finds ``x`` in ``layout.stream``, ``norm_in`` in ``layout.norm``."""
-        mixed: MixerOutput = self.body(applied(self.norm_in, x), state, layout.inside(x, self.norm_in))
+        """``dropout(body(norm_in(x)))``; the body finds ``x`` in ``layout.stream``, ``norm_in`` in ``layout.norm``.
+
+        Raises:
+            TypeError: the body returns no ``MixerOutput``. A tensor would be taken apart along its rows.
+        """
+        mixed: object = self.body(applied(self.norm_in, x), state, layout.inside(x, self.norm_in))
+        if not isinstance(mixed, MixerOutput):
+            kind = type(mixed).__name__
+            raise TypeError(f"{type(self.body).__name__} returned a {kind}; return MixerOutput(y, state)")
         y, *others = mixed
         return MixerOutput(applied(self.dropout, wanted(y, layout)), *others)
 
