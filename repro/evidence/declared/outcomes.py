@@ -37,6 +37,7 @@ FACTS: Mapping[str, Callable[[RunRecord], object]] = {
     "data": lambda record: str(record.data.get("manifest_sha256"))[:8],
     "devices": lambda record: record.hardware.get("device"),
     "versions of torch": lambda record: record.versions.get("torch"),
+    "parameters": lambda record: text.count(record.parameters),
 }
 PARTS = (0.25, 0.5, 1.0)  # of the budget, at which the validation curves are compared
 
@@ -199,7 +200,7 @@ def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRe
         if value:
             rows_of.setdefault(value, []).append(s.row)
     words = "; ".join(f"{value} ({', '.join(rows)})" for value, rows in rows_of.items())
-    return f"mixed {what} between rows: {words}" if len(rows_of) > 1 else ""
+    return f"different {what} between rows: {words}" if len(rows_of) > 1 else ""
 
 
 def _judged(result: Tested) -> Tested:

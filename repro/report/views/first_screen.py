@@ -1,14 +1,14 @@
 """The first screen: what is shown and what not in a few sentences, a line of rungs for each paper, its tests."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import jinja2
 
 from repro.evidence import text
 from repro.evidence.declared.outcomes import ORDERS, WAITING
 from repro.evidence.published import Paper
-from repro.evidence.rungs import Rungs, summarised
+from repro.evidence.rungs import JUDGED, Rungs, summarised
 from repro.evidence.table import Evidence
 from repro.report import parity
 from repro.report.formats.blocks import Bullets, Cell, Code, Document, Figure, Grid, Heading, Link, Paragraph
@@ -20,6 +20,7 @@ from repro.report.views.words import PARAGRAPHS, WORDS
 COMMANDS = """\
 pip install -r requirements.lock && pip install --no-deps -e . && repro run attention-is-all-you-need/base --scale cpu
 repro list attention-is-all-you-need"""
+UNFAIR = "not a fair test"
 HEADER = (
     "Paper", "Same function", "Same training", "Same size", "Fair tests, mostly reduced scale",
     "Numbers, paper's scale", "GPU hours left",
@@ -64,14 +65,22 @@ def shown(found: Evidence) -> str:
         fair=", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet",
         waiting=sum(every[word] for word in WAITING),
         planned=every["planned"],
-        unfair=text.plural(every["not a fair test"], "attempt"),
+        unfair=text.plural(every[UNFAIR], "attempt"),
+        refused=sum(
+            bool(one.test.declared) for one in found.tests if one.verdict == UNFAIR and not one.is_check
+        ),
         untested=text.plural(sum(len(file.untested) for file in found.files.values()), "claim"),
         counted=sum(line.counted for line in lines),
         tested=sum(numbers.values()),
-        reproduced=numbers["reproduced"],
+        numbers=_by_verdict(numbers),
         recipes=", ".join(sorted(_reproducing(found))),
         hours=f"{float(f'{hours:.2g}'):,.0f}" if hours else "",
     )
+
+
+def _by_verdict(numbers: Mapping[str, int]) -> str:
+    """``4 reproduced, 1 open``."""
+    return ", ".join(f"{numbers[word]} {word}" for word in JUDGED if numbers.get(word))
 
 
 def _reproducing(found: Evidence) -> set[str]:
@@ -88,17 +97,18 @@ def rungs_grid(found: Evidence, papers: Iterable[Paper]) -> Grid:
 def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
     trained = [value for value in (line.losses, line.weights) if value is not None]
     tests = [f"{line.tests[word]} {word}" for word in ORDERS if line.tests.get(word)]
-    total, tested = sum(line.tests.values()), sum(line.numbers.values())
+    total = sum(line.tests.values())
     worst, other = max(trained, default=None), "" if line.by_authors else " (reimplementation)"
     training = f"{text.plural(line.updates, 'update')}, {parity.power(worst)}{other}"
     explained = f", {line.explained} explained" if line.explained else ""
-    reproduced = f"{line.numbers.get('reproduced', 0)} of {tested} tested, of {line.counted}"
     return (
         Link(f"{paper.short_title} ({paper.about.year})", f"{paper.key}.html", f"{paper.key}.md"),
         f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
         training if trained else text.NOTHING,
         f"{line.equal} of {line.sizes}{explained}" if line.sizes else text.NOTHING,
         ", ".join(tests) or (f"none of {total} yet" if total else text.NOTHING),
-        reproduced if tested else f"none of {line.counted} tested",
+        f"{_by_verdict(line.numbers)}, of {line.counted}"
+        if line.numbers
+        else f"none of {line.counted} tested",
         f"{line.gpu_hours:,.0f}" if line.gpu_hours else text.NOTHING,
     )

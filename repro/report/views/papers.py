@@ -56,6 +56,7 @@ def _table(table: PublishedTable, entries: list[Entry]) -> Document:
     header = ("Row", "Source", "Parameters", *map(_title, metrics), "Verdict at the paper's scale")
     source = "Published by others, not by the paper. " if table.third_party else ""
     notes = [f"{m.name}: {m.description}. {judged(m)}" for m in metrics] + [table.notes] * bool(table.notes)
+    notes += filter(None, (_threads(m, entries) for m in metrics))
     notes += [f"{_place_of(e, c)}: {'; '.join(c.notes)}." for e in entries for c in e.cells if c.notes]
     return [
         Heading(2, f"{table.number}: {table.title}"),
@@ -63,6 +64,17 @@ def _table(table: PublishedTable, entries: list[Entry]) -> Document:
         Grid(header, tuple(rows), frozenset(range(2, 3 + len(metrics))), tuple(kinds)),
         Bullets(tuple(notes)),
     ]
+
+
+def _threads(metric: Metric, entries: list[Entry]) -> str:
+    """States the threads of rows that were timed on a CPU with different numbers of them; empty where none were."""
+    rows: dict[int, dict[str, None]] = {}
+    for e in entries if metric.rules.kind == "timed" else ():
+        records = [r for c in e.paper_cells for r in c.sample.records if e.metric is metric and not r.on_gpu]
+        for record in records:
+            rows.setdefault(record.hardware.get("threads", 1), {})[e.row.label] = None
+    words = "; ".join(f"{text.plural(n, 'thread')} ({', '.join(labels)})" for n, labels in rows.items())
+    return f"{metric.name}: not timed alike, {words}." if len(rows) > 1 else ""
 
 
 def _title(metric: Metric) -> str:

@@ -121,9 +121,14 @@ def _rows(one: Tested) -> Grid:
 
 
 def _path(one: Tested) -> Grid:
-    """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next."""
+    """The validation metric at parts of the budget, and by how many per cent each row is ahead of the next.
+
+    Rows that are validated in different windows are not compared.
+    """
     rows = [(s.label, *map(text.number, s.path)) for s in one.results]
-    for a, b in pairwise(one.results) if one.test.curve_is_own else ():
+    tasks = [r.config.get("model", {}).get("init_args", {}) for s in one.results for r in s.sample.records]
+    alike = all(task.get("validation") == tasks[0].get("validation") for task in tasks)
+    for a, b in pairwise(one.results) if alike and one.test.curve_is_own else ():
         pairs = zip(a.path, b.path, strict=True)
         gaps = (100 * one.sign * (x - y) / abs(y) if x is not None and y else None for x, y in pairs)
         words = (text.NOTHING if gap is None else f"{percent(gap)} %" for gap in gaps)

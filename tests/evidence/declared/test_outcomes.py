@@ -134,13 +134,16 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
     [
         (
             {"data": {"name": "toy-text", "manifest_sha256": "b" * 64}},
-            "mixed data between rows: bbbbbbbb (big); aaaaaaaa (base, small)",
+            "different data between rows: bbbbbbbb (big); aaaaaaaa (base, small)",
         ),
         (
             {"hardware": {"device": "H100", "count": 1}},
-            "mixed devices between rows: H100 (big); CPU (base, small)",
+            "different devices between rows: H100 (big); CPU (base, small)",
         ),
-        ({"versions": {"torch": "9"}}, "mixed versions of torch between rows: 9 (big); 2.13.0 (base, small)"),
+        (
+            {"versions": {"torch": "9"}},
+            "different versions of torch between rows: 9 (big); 2.13.0 (base, small)",
+        ),
     ],
 )
 def test_rows_that_differ_in_data_device_or_torch_are_marked(house, changes, note):

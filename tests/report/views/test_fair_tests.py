@@ -134,6 +134,16 @@ def test_the_effect_by_parts_is_left_out_where_the_curve_is_of_something_else(ho
     assert "| big ahead of base by |" not in said
 
 
+def test_rows_that_are_validated_in_different_windows_are_not_compared_during_training(house):
+    recipes(house)
+    other = {"model": {"init_args": {"validation": {"seq_len": 8}}}}
+    house.run("toy/big", [30.0, 30.5, 31.0], "small", config=other)
+    house.run("toy/base", [28.0, 28.1, 28.2], "small")
+    said = page()
+    assert "| val/bleu after |" in said
+    assert "| big ahead of base by |" not in said
+
+
 def test_the_figures_are_those_of_the_test_and_of_its_paper(house):
     run(house)
     evident, one = found()

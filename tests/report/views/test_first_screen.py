@@ -31,7 +31,10 @@ def test_nothing_is_shown_by_nothing(house):
     said = shown(read_evidence())
     assert "The training of 0 of 1 paper agrees" in said
     assert "none yet; 0 declared and not yet complete, 1 planned." in said
-    assert "0 attempts that the gate refuses count for nothing, and 2 claims have no test." in said
+    assert (
+        "0 attempts that the gate refuses, 0 of them declared beforehand, count for nothing, and 2 claims"
+        in said
+    )
     assert "parity.svg" not in str(summary(read_evidence()))
 
 
@@ -52,12 +55,12 @@ def test_each_rung_has_its_count_and_its_largest_difference(house):
         "8 updates, 7e-13 (reimplementation)",
         "1 of 2, 1 explained",
         "1 same order",
-        "1 of 2 tested, of 5",
+        "1 reproduced, 1 lower, of 5",
     )
     said = shown(read_evidence())
     assert "code, and of 1 with that of a published reimplementation." in said
     assert "Fair tests of claims, mostly at reduced scales: 1 same order; 0 declared" in said
-    assert "Of 5 counted numbers 2 were run at the paper's scale and 1 are reproduced" in said
+    assert "2 were run at the paper's scale: 1 reproduced, 1 lower (reproduced by toy/big); the rest" in said
     assert "parity.svg" in str(summary(read_evidence()))
 
 

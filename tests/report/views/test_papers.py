@@ -71,6 +71,15 @@ def test_a_reduced_scale_stands_nowhere_beside_the_papers_number(house):
     assert "| toy/big | cpu | test/bleu | 77.70 | 3 | BLEU |  |" in below
 
 
+def test_rows_that_were_timed_with_different_threads_are_named(house):
+    for row in ("big", "base"):
+        house.recipe(row, GOAL % (row, "speed", ""))
+        house.record(f"toy/{row}", 1, 900.0, hardware={"device": "CPU", "threads": 2})
+    assert "not timed alike" not in said()
+    house.record("toy/base", 2, 900.0, hardware={"device": "CPU", "threads": 1})
+    assert "- speed: not timed alike, 2 threads (Big, Base); 1 thread (Base)." in said()
+
+
 def test_others_numbers_are_said_to_be_others_and_unconfirmed(house):
     assert "Published by others, not by the paper." in said()
     assert line("| Rerun |")[:4] == ["Rerun", "others", DASH, "29 (unconfirmed)"]
