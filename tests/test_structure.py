@@ -26,7 +26,7 @@ BUDGETS = {
     "report": 2019,
     "repro": 1265,
     "tasks": 3027,
-    "training": 877,
+    "training": 886,
     "verify": 170,
 }
 

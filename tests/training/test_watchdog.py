@@ -51,6 +51,25 @@ def test_signs_of_life_keep_it_alive() -> None:
     assert exit_code(child(busy(2.0), limit_s=1.0)) == 0
 
 
+@pytest.mark.parametrize(("alone", "code"), [(True, 0), (False, 1)])
+def test_a_single_rank_that_computes_is_alive(alone: bool, code: int) -> None:
+    def work(watchdog: Watchdog) -> None:
+        watchdog.alone = alone
+        end = time.process_time() + 1.5
+        while time.process_time() < end:
+            pass
+
+    assert exit_code(child(work, limit_s=0.5)) == code
+
+
+def test_a_single_rank_that_waits_is_ended() -> None:
+    def work(watchdog: Watchdog) -> None:
+        watchdog.alone = True
+        time.sleep(60)
+
+    assert exit_code(child(work, limit_s=0.5)) == 1
+
+
 def test_a_job_that_is_suspended_as_a_whole_does_not_age() -> None:
     number = child(busy(0.8), limit_s=1.0)
     time.sleep(0.3)
