@@ -10,10 +10,12 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import configs_dirs, files_in, published_files, runs_dir
@@ -25,15 +27,19 @@ HEADER = (
     "title", "ablates", "deviations", "hours", "devices", "hardware",
     "start_from", "pretrained", "start_with", "seeds",
 )  # fmt: skip
-# Types of keys of the header, and their names in an error message.
-HEADER_TYPES: Mapping[str, tuple[type | tuple[type, ...], str]] = {
-    "hours": ((int, float), "a number"), "devices": (int, "a whole number"), "hardware": (str, "a text"),
-    "deviations": (list, "a list of texts"),
+# What a key of the header may be, and how an error message names it.
+HEADER_TYPES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "hours": (lambda x: type(x) in (int, float) and x > 0, "a number above 0"),
+    "devices": (lambda x: type(x) is int and x >= 0, "a whole number"),
+    "deviations": (lambda x: isinstance(x, list) and all(isinstance(i, str) for i in x), "a list of texts"),
+    **dict.fromkeys(("hardware", "ablates", "start_from", "pretrained"), (lambda x: isinstance(x, str), "a text")),
 }  # fmt: skip
 CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
 SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
+MAPPINGS = SECTIONS[:5]
+PLAIN = (str, int, float, list, dict, type(None))  # what YAML and JSON have in common
 USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
 # Where and how a run is executed; none of these keys, nor what is below them, changes what is computed.
 INFRASTRUCTURE = (
@@ -244,7 +250,7 @@ def _word(key: str, value: Tree) -> str:
         if parse_yaml(text) == value:
             return f"--{key}={text}"
     raise UserError(
-        f"--{key}: {value!r} cannot be written as JSON on a command line; put it into a recipe file"
+        f"--{key}: {value!r} cannot be written as JSON; give finite numbers, texts, lists or mappings"
     )
 
 
@@ -306,6 +312,15 @@ def _parsed(text: str, name: str, path: Path) -> Config:
     if not isinstance(file, dict):
         raise UserError(f"{path}: a recipe is a mapping of {', '.join(known)}")
     _require_known(file, known, str(path))
+    for key, value in flatten(file).items():
+        for item in value if isinstance(value, list) else [value]:
+            if not isinstance(item, PLAIN) or (isinstance(item, float) and not isfinite(item)):
+                raise UserError(
+                    f"{path}: {key}: {item} has no form in JSON; give a finite number, or a text in quotes"
+                )
+    for name in MAPPINGS:
+        if not isinstance(file.get(name) or {}, dict):
+            raise UserError(f"{path}: {name}: {file[name]!r} is not a mapping of settings")
     scales = file.get("scales") or {}
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")
@@ -327,8 +342,8 @@ def _require_known(mapping: Config, known: tuple[str, ...], place: str) -> None:
 
 
 def _require_types(header: Config, place: str) -> None:
-    for key, (types, words) in HEADER_TYPES.items():
-        if header.get(key) is not None and not isinstance(header[key], types):
+    for key, (fits, words) in HEADER_TYPES.items():
+        if header.get(key) is not None and not fits(header[key]):
             raise UserError(f"{place}: {key}: {header[key]!r} is not {words}")
 
 

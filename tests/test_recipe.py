@@ -171,9 +171,7 @@ def test_some_settings_have_no_dot(write, key, text):
 
 @pytest.mark.parametrize("text", [".inf", "-.inf", ".nan", "[1, .inf]", "2026-01-02", "{1: 2}"])
 def test_a_setting_that_json_cannot_carry_is_refused(write, text):
-    with pytest.raises(
-        UserError, match=r"--model\.x: .* cannot be written as JSON .*; put it into a recipe"
-    ) as caught:
+    with pytest.raises(UserError, match=r"--model\.x: .* cannot be written as JSON; give finite") as caught:
         load_recipe("toy/base", overrides=[("model.x", parse_yaml(text))])
     assert "\n" not in str(caught.value)
 
@@ -231,6 +229,10 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, messag
         (BASE + "scales: {cpu: {set: [1]}}", "set is a mapping of dotted keys"),
         (BASE + "scales: {cpu: {points: {a: 3}}}", "points are names with dotted keys"),
         (BASE + "points: {a: {model.net.width.x: 3}}", "model.net.width is a value"),
+        (BASE + "hours: .inf", "hours: inf has no form in JSON"),
+        (BASE + "points: {a: {model.net.width: .nan}}", "points.a.model.net.width: nan has no form in JSON"),
+        (BASE + "deviations: [2026-01-01]", "deviations: 2026-01-01 has no form in JSON"),
+        (BASE + "stop: [1]", r"stop: \[1\] is not a mapping"),
     ],
 )
 def test_a_malformed_recipe_is_refused(write, text, message):
@@ -246,6 +248,10 @@ def test_a_malformed_recipe_is_refused(write, text, message):
         ("scales: {cpu: {hardware: 3}}", "hardware: 3 is not a text"),
         ("scales: {cpu: {deviations: smaller}}", "deviations: 'smaller' is not a list of texts"),
         ("scales: {cpu: {set: {devices: two}}}", "devices: 'two' is not a whole number"),
+        ("deviations: [smaller, 2026]", r"deviations: \['smaller', 2026\] is not a list of texts"),
+        ("hours: -1", "hours: -1 is not a number above 0"),
+        ("hours: true", "hours: True is not a number above 0"),
+        ("start_from: 5", "start_from: 5 is not a text"),
     ],
 )
 def test_a_header_of_another_type_is_refused(write, text, message):

@@ -35,7 +35,7 @@ Take = Literal[
 class Model(BaseModel):
     """A mapping of a YAML file: unknown keys are refused, nothing is changed later."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, allow_inf_nan=False)
 
 
 def _keys(kind: type[Model]) -> set[str]:

@@ -131,7 +131,7 @@ def test_settings(workshop: Workshop, key: str, value: str, parts: tuple[str, ..
         ("feed_forward:", "feedforward:", (f"{NET}.blocks", "'feedforward'", "feed_forward")),
         ("max_length: 60", "max_length: sixty", ("data.init_args.max_length", "int", "'sixty'")),
         ("every_steps: 1,", "every_steps: 1, every_steps: 2,", ("'every_steps' is given twice", "line")),
-        ("lr: 1.0", "lr: .inf", ("learning rates of the first updates", "finite")),
+        ("lr: 1.0", "lr: .inf", ("optimizer.init_args.lr: inf", "finite")),
         ("  init_args:\n    beam", "  init_args: [\n    beam", ("tiny.yaml, line",)),
     ],
 )

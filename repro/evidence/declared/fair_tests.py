@@ -107,6 +107,8 @@ class Sweep(Model):
     def _tunes(self) -> Self:
         if min(self.seeds) < TUNING:
             raise ValueError(f"seeds of a sweep start at {TUNING}; lower ones are judged")
+        if len(set(self.values)) < len(self.values):
+            raise ValueError(f"values of a sweep differ: {self.values}")
         return self
 
 
