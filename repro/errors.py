@@ -48,5 +48,5 @@ def at_least(least: float, **values: float | None) -> None:
         UserError: names the first of them.
     """
     for name, value in values.items():
-        if value is not None and value < least:
+        if value is not None and not value >= least:  # NaN is refused, too
             raise UserError(f"{name} must be at least {least}, not {value}")

@@ -22,6 +22,7 @@ EVENTS_FILE = "events.jsonl"
 METRICS = ("train", "val", "test")
 SILENT_S = 120.0  # without an event, after which a run is not believed to be alive; it writes every 30
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
+LAST_TIME = 1e11  # seconds since 1970; later times are damage
 LOGGED = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
 Event = dict[str, Any]
@@ -126,8 +127,8 @@ def decode(data: bytes) -> list[Event]:
 def _event(line: bytes) -> Event | None:
     with contextlib.suppress(ValueError):
         match json.loads(line):
-            case {"kind": str(), "step": int(step), "t": int() | float()} as event if type(step) is int:
-                return event
+            case {"kind": str(), "step": int(step), "t": int() | float() as t} as event if type(step) is int:
+                return event if isinstance(event.get("config", {}), dict) and 0 <= t < LAST_TIME else None
     return None
 
 

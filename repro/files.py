@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import fcntl
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -12,6 +13,9 @@ from typing import IO, Any
 from repro.errors import ReproError, UserError
 
 # Errors of a file system without locks.
+NOT_WRITABLE = (
+    errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOENT,
+)  # fmt: skip
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
 
@@ -58,6 +62,22 @@ def read_text(path: Path) -> str:
         raise UserError(f"cannot read {path}: {error}") from None
 
 
+def read_rows(path: Path, remedy: str) -> list[Any]:
+    """The rows of a generated file: a JSON array, or in a file ``.jsonl`` a value a line.
+
+    Raises:
+        UserError: it is damaged; names the remedy.
+    """
+    text = read_text(path)
+    try:
+        rows: list[Any] = (
+            [*map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
+        )
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
+    return rows
+
+
 def write_atomic(path: Path, data: bytes) -> None:
     """Writes a file whole or not at all.
 
@@ -79,9 +99,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST):
+        if error.errno in NOT_WRITABLE:
             raise UserError(
-                f"cannot write {path}: {error.strerror}; make the folder writable or set another"
+                f"cannot write {path}: {error.strerror}; make the folder writable or name another path"
             ) from None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise ReproError(

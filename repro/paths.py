@@ -1,4 +1,4 @@
-"""Paths of the folders that are read and written. Standard library only.
+"""Paths of the folders that are read and written. Needs the standard library only.
 
 A folder with a ``repro.yaml`` is a project while it is the working folder. Its recipes, results and profiles are read
 before those of the checkout or wheel, and nothing is written anywhere else. With a wheel every working folder is a
@@ -8,6 +8,8 @@ project. In any other folder a checkout is the project.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+
+from repro.errors import UserError
 
 PROJECT = Path(__file__).resolve().parent.parent  # holds the package: a checkout, a snapshot or site-packages
 _CARRIED = PROJECT / "repro" / "_shared"  # setup.py writes it into wheels
@@ -39,6 +41,9 @@ def files_in(folders: Sequence[Path], pattern: str) -> dict[str, Path]:
 
 def configs_dirs() -> tuple[Path, ...]:
     """Recipes, one file each: ``$REPRO_CONFIGS`` or ``configs/`` of the project, then the wheel's."""
+    named = os.environ.get("REPRO_CONFIGS")
+    if named and not Path(named).is_dir():
+        raise UserError(f"REPRO_CONFIGS={named}: there is no such folder; name one with recipes, or unset it")
     return _folders("REPRO_CONFIGS", "configs")
 
 

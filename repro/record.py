@@ -29,7 +29,7 @@ CurvePoint = tuple[int, float | None]  # step and value
 SCHEMA_VERSION: Literal[1] = 1
 MAX_CURVE_POINTS = 200
 RECORD_FILE = "record.json"  # in a run's folder
-ATTEMPT = ("commit", "dirty", "code_sha256", "versions", "hardware")
+ATTEMPT = ("commit", "dirty", "code_sha256", "versions", "hardware", "data")
 LEDGER = "LEDGER.tsv"  # below results/runs; see repro/ledger.py
 
 # By these rules pydantic checks the types of a record: no conversion, only finite numbers.
@@ -127,7 +127,7 @@ class RunRecord:
 
     @property
     def mixed(self) -> bool:
-        """Whether attempts that made updates, or the one that tested, differ in code, packages or device.
+        """Whether attempts that made updates, or the one that tested, differ in code, packages, device or data.
 
         An attempt that nobody knows (of a version before there were events) differs.
         """
@@ -205,10 +205,14 @@ class RunRecord:
 
 
 def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
-    """Code, packages and device of an attempt; on a CPU the instructions of its libraries stand for the device."""
-    hardware = facts.get("hardware") or {}
+    """Code, packages, device and data of an attempt; on a CPU the instructions of its libraries stand for the device.
+
+    Attempts before 2026-11-30 do not name their data.
+    """
+    hardware, data = facts.get("hardware") or {}, facts.get("data") or {}
     device = hardware.get("instructions", hardware.get("device"))
-    return {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
+    made = {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
+    return made | ({"data": str(data.get("manifest_sha256"))[:8]} if data else {})
 
 
 def _refuse_constant(text: str) -> float:
@@ -240,11 +244,11 @@ def _check_contents(record: RunRecord, name: str) -> None:
     """Refuses attempts, times and curves of another form: tables would fail far from the cause."""
     for one in record.attempts:
         steps = type(one.get("first")) is type(one.get("last")) is int
-        if steps and all(isinstance(one.get(key), dict | None) for key in ("versions", "hardware")):
+        if steps and all(isinstance(one.get(key), dict | None) for key in ("versions", "hardware", "data")):
             continue
         raise UserError(
-            f"{name}: attempts are not a list of objects with the steps `first` and `last` and mappings of `versions` "
-            "and `hardware`"
+            f"{name}: attempts are not a list of objects with the steps `first` and `last` and mappings of `versions`, "
+            "`hardware` and `data`"
         )
     try:
         record.began.astimezone(UTC)

@@ -175,3 +175,17 @@ def test_a_rank_that_fails_later_is_not_the_cause(tmp_path: Path) -> None:
     later = encode("state", 1, {"state": "failed", "message": "rank 1"}, 300.0)
     (tmp_path / "events-1.jsonl").write_bytes(later)
     assert status(tmp_path)["message"] == "rank 0"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"t": 1, "step": 0, "kind": "state", "state": "starting", "run": "a", "config": "x"}',
+        b'{"t": 1e300, "step": 0, "kind": "state", "state": "starting", "run": "a"}',
+        b'{"t": NaN, "step": 0, "kind": "train"}',
+    ],
+)
+def test_damaged_events_are_left_out(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / events.EVENTS_FILE).write_bytes(line + b"\n")
+    assert read(tmp_path / events.EVENTS_FILE) == []
+    assert status(tmp_path) == {}

@@ -63,6 +63,7 @@ MAY_IMPORT = {
     "verify": {"verify", "evidence", "code", *BOTTOM},
     "cli": {
         "cli",
+        "code",
         "launch",
         "report",
         "evidence",

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from repro import paths, recipe
+from repro.errors import UserError
 from repro.evidence.published import paper_keys
 from repro.evidence.verified import read_verified
 from repro.launch.slurm.profile import load_profile
@@ -80,10 +81,17 @@ def test_variables_replace_the_folders_of_a_checkout(bare: Path, monkeypatch: py
     for name in ("CONFIGS", "RESULTS", "CLUSTERS", "DATA", "RUNS"):
         monkeypatch.setenv(f"REPRO_{name}", str(bare / name))
     write(bare / "CLUSTERS" / "mine.yaml", "gpus_per_node: 0\n")
+    (bare / "CONFIGS").mkdir()
     assert paths.configs_dirs() == (bare / "CONFIGS",)
     assert paths.results_dirs() == (bare / "RESULTS",)
     assert list(paths.cluster_files()) == ["mine"]
     assert (paths.data_dir(), paths.runs_dir()) == (bare / "DATA", bare / "RUNS")
+
+
+def test_a_folder_of_recipes_that_does_not_exist_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REPRO_CONFIGS", "/nowhere")
+    with pytest.raises(UserError, match="REPRO_CONFIGS=/nowhere: there is no such folder"):
+        paths.configs_dirs()
 
 
 def test_published_numbers_are_the_suites_where_the_results_have_none(

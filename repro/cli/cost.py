@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from repro.cli.arguments import Verbs, add, add_flag, add_targets, add_verb
-from repro.errors import UserError
+from repro.errors import UserError, at_least
 from repro.recipe import load_recipe
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ def measure_updates(args: argparse.Namespace) -> None:
     from repro.experiment.costs.show import measurement
     from repro.launch.targets import experiments_at
 
+    at_least(0, minutes=args.minutes)
     ends = time.monotonic() + 60 * args.minutes
     names = experiments_at(args.targets, args.scale)
     recipes = [load_recipe(name, args.scale, args.overrides) for name in names]

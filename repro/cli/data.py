@@ -2,9 +2,13 @@
 
 import argparse
 import json
+import signal
+import sys
 from pathlib import Path
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb
+
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def register(verbs: Verbs) -> None:
@@ -57,6 +61,7 @@ def prepare_data(args: argparse.Namespace) -> None:
     """Obtain, check, tokenise and store a data set."""
     from repro.data.prepare import prepare
 
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # so that nothing half is left behind
     path = prepare(
         args.name,
         from_dir=args.from_dir,

@@ -107,7 +107,8 @@ def list_recipes(args: argparse.Namespace) -> None:
             time = duration(3600 * hours) if hours is not None else "unknown"
             rows.append((name, config["title"], time, str(config.get("hardware") or ""), _data_of(config)))
     if not rows:
-        raise UserError(f"no recipe at scale {args.scale} is known to take at most {args.fits}")
+        limit = f" is known to take at most {args.fits}" if args.fits else ""
+        raise UserError(f"no recipe at scale {args.scale}{limit}")
     print(text_table(rows, ("recipe", "title", "time", "on", "data")))
 
 

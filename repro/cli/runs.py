@@ -28,6 +28,7 @@ from repro.cli.arguments import (
     add_targets,
     add_verb,
 )
+from repro.code.plugins import hashes
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
@@ -129,7 +130,11 @@ def parse_overrides(
 def is_setting(word: str) -> bool:
     """Whether an argument names a key of a recipe: ``--trainer.max_steps``, or a section that may be left out."""
     key = word.partition("=")[0]
-    return key.startswith("--") and ("." in key or key in ("--compile", "--matmul_precision", "--stop"))
+    return (
+        key.startswith("--")
+        and all(key[2:].split("."))
+        and ("." in key or key in ("--compile", "--matmul_precision", "--stop"))
+    )
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -214,6 +219,13 @@ def run_one(args: argparse.Namespace) -> int:
     record = finished_record(recipe.run_dir(seed))
     if record:  # answered without torch and Lightning
         print(f"{record.run_id} is done; `repro show {record.run_id}` shows more")
+        for name, sha256 in hashes().items():
+            if record.versions.get(f"plugin {name}") not in (None, f"sha256:{sha256}"):
+                print(
+                    f"repro: plugin {name} has changed since; to train with today's, remove {recipe.run_dir(seed)} or "
+                    "take another seed",
+                    file=sys.stderr,
+                )
     else:
         from repro.evidence.goals import expected
 
@@ -238,6 +250,11 @@ def run_grid(args: argparse.Namespace) -> int:
         choice = SeedChoice(1) if args.seed is None else SeedChoice(named=(args.seed,))
     points = [load_recipe(args.experiment, args.scale, p) for p in parse_grid(args.grid, args.overrides)]
     chosen = [(recipe, seed) for recipe in points for seed in choice.select(recipe.seeds)]
+    ids = [recipe.run_id(seed) for recipe, seed in chosen]
+    if twice := [one for one in ids if ids.count(one) > 1]:
+        raise UserError(
+            f"--grid: several points are the run {twice[0]}; each point must change what is computed"
+        )
     if args.grid:
         require_buildable(points)
     runs = []
@@ -246,7 +263,6 @@ def run_grid(args: argparse.Namespace) -> int:
         runs.append((" ".join([recipe.run_id(seed), *recipe.overrides]), words))
     code = run_each(runs)
     if code == EXIT_OK and not args.smoke:
-        ids = dict.fromkeys(recipe.run_id(seed) for recipe, seed in chosen)
         print(f"compare  `repro compare {' '.join(ids)}`")
     return code
 

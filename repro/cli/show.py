@@ -167,7 +167,7 @@ def _named(word: str, records: "Records") -> list[RunRecord]:
             raise UserError(str(damage))
     by_id = {r.run_id: r for r in sorted(records.good, key=lambda r: r.finished, reverse=True)}
     events_files = runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
-    started = {path.parent.relative_to(runs_dir()).as_posix() for path in events_files}
+    started = {p.parent.relative_to(runs_dir()).as_posix() for p in events_files if status(p.parent)}
     begun = _beginning(word, by_id.keys() | started)
     either = (by_id.get(run) or run_in(runs_dir() / run) for run in begun)
     some = exact or [one for one in either if one]
@@ -190,7 +190,7 @@ def unfinished(folder: Path) -> RunRecord | None:
     """Makes a record of the events of an unfinished run; its scores are those of the last validation."""
     log, state = events.read(folder / EVENTS_FILE), status(folder)
     facts = next((event["config"] for event in reversed(log) if "config" in event), None)
-    if not state or facts is None:
+    if "run" not in state or facts is None:
         return None
     curves = {
         name: [(int(step), value if math.isfinite(value) else None) for step, value in thin(points)]

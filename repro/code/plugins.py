@@ -72,7 +72,7 @@ def _imported(names: tuple[str, ...], folder: str) -> tuple[str, ...]:
     for name in names:
         try:
             importlib.import_module(name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(f"plugin {name} cannot be imported: {type(error).__name__}: {error}") from error
     return names
 

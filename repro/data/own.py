@@ -173,7 +173,7 @@ class PictureFolders(PictureSet):
                 labels.append(label)
                 if pictures[-1].shape != self.shape:
                     raise UserError(
-                        f"{path} is {pictures[-1].shape}, others are {self.shape}; make them one size"
+                        f"{path} is {pictures[-1].shape}, others are {self.shape}; make all of one size and colours"
                     )
         images = np.array(pictures, np.uint8).reshape(-1, *self.shape)
         return Labelled(images, np.array(labels, np.uint8))

@@ -5,7 +5,6 @@ parameter counts beside the printed ones (``python -m tests.parity.sizes``).
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from repro.errors import UserError
+from repro.files import read_rows
 from repro.paths import SHARED, files_in, results_dirs
 
 PARITY, SIZES = "parity.json", "sizes.json"
@@ -103,8 +103,8 @@ def _read(file: str, kind: type[_Row], remedy: str) -> list[_Row]:
     if path is None:
         return []
     try:
-        return [kind(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError) as error:
+        return [kind(**row) for row in read_rows(path, remedy)]
+    except TypeError as error:
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
 
 

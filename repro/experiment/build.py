@@ -221,7 +221,7 @@ def check_mixer(word: str, init: Config, d_model: int, loop: str | None = None) 
     naive = located(loop, plugins, allowed) if loop else None
     try:
         yield from check(maker(d_model, **init), d_model, naive)
-    except (TypeError, ValueError, RuntimeError, AttributeError, IndexError) as error:
+    except (TypeError, ValueError, RuntimeError, AttributeError, LookupError, ArithmeticError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"{word} breaks the contract of a mixer: {reason}") from error
 

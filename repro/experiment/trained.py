@@ -29,6 +29,7 @@ from repro.nn.positions.positions import longest_window, restart_each
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory_settings
 from repro.paths import runs_dir
 from repro.recipe import Recipe, experiments
+from repro.record import finished_record
 from repro.tasks.language.dialogue import DialogueModel
 from repro.tasks.language.language_model import LanguageModel
 from repro.tasks.metrics.sentences import one_line
@@ -168,7 +169,9 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _is_plain(word: str) -> bool:
-    return not word.startswith("/") and ".." not in word.split("/") and not set(word) & set("*?[")
+    return (
+        word != "" and not word.startswith("/") and ".." not in word.split("/") and not set(word) & set("*?[")
+    )
 
 
 def load_with_data(word: str, scale: str | None = None, seed: int | None = None) -> tuple[Path, Parts]:
@@ -192,6 +195,13 @@ def load_with_data(word: str, scale: str | None = None, seed: int | None = None)
         parts.task.load_state_dict(loaded["state_dict"])
     parts.data.prepare_data()
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
+    record = finished_record(folder)
+    before, here = record and record.data.get("manifest_sha256"), parts.data.manifest_sha256
+    if record and before != here:
+        raise UserError(
+            f"{folder} was trained on other data ({str(before)[:8]}, {parts.data.store_name} here is {here[:8]}); "
+            "prepare the data it was trained on, or train again"
+        )
     return folder, parts
 
 

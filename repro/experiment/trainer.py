@@ -96,7 +96,7 @@ def make_trainer(
             f"trainer: {str(error).splitlines()[0].rstrip('.!')}; trainer.accelerator is "
             f"{settings.get('accelerator', 'auto')}; `repro doctor` shows what this machine has"
         ) from error
-    except (ValueError, RuntimeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise UserError(f"trainer: {str(error).splitlines()[0]}") from error
     install_no_signal_handlers(trainer)  # repro.training.stop_request handles signals
     return trainer

@@ -39,7 +39,7 @@ def read_list(path: Path) -> list[ListEntry]:
             names = entry.targets if isinstance(entry.targets, list) else []
             if not names or not all(isinstance(name, str) for name in names):
                 raise TypeError(f"targets must be a list of names, not {entry.targets!r}")
-            if not isinstance(entry.set, dict):
+            if not isinstance(entry.set, dict) or not all(isinstance(key, str) for key in entry.set):
                 raise TypeError(f"set must be a mapping of keys to values, not {entry.set!r}")
         return entries
     except TypeError as error:

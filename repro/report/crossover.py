@@ -1,12 +1,12 @@
 """The study of all mixers on the same bytes: runs of ``configs/crossover`` beside measured speed and memory."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.judging.statistics import estimate
+from repro.files import read_rows
 from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
@@ -61,7 +61,7 @@ def crossover(comparison: Comparison) -> Crossover | None:
 
 def _cells() -> list[dict[str, Any]]:
     path = files_in(results_dirs(), FILE).get(FILE)
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path else []
+    return read_rows(path, "`python -m benchmarks.crossover` makes it anew") if path else []
 
 
 def document(study: Crossover) -> Document:

@@ -99,6 +99,7 @@ def test_arguments(workshop: Workshop, arguments: tuple[str, ...], parts: tuple[
         ("model.optimizer.lrr", "1", ("model.init_args.optimizer.init_args", "'lrr'; nearest: lr")),
         ("model.optimizer.lr", "abc", ("model.init_args.optimizer.lr: must be float, not 'abc'",)),
         ("model.optimizer.lr", "-1", ("model.optimizer: Invalid learning rate", "-1")),
+        ("trainer.devices", "'[0]'", ("trainer: ", "devices")),
         ("model.optimizer.lr", ".inf", ("--model.optimizer.lr: inf cannot be written as JSON",)),
         ("model.schedule.factor", "-1", ("learning rates of the first updates", "at least 0")),
         ("model.net.blocks.mixers.0.dropout", "1.5", ("dropout", "below 1, not 1.5")),

@@ -142,12 +142,30 @@ def test_own_runs_are_listed_with_those_under_way(own_run: TrainedRun) -> None:
     call("list", "--mine", "--json").refused("--mine")
 
 
+def test_points_of_a_grid_that_are_one_run_are_refused(workshop: Workshop) -> None:
+    words = ("run", TINY, "--scale", "cpu", "--seed", "100", "--grid")
+    for word in ("trainer.accumulate_grad_batches=1,2", "trainer.max_steps=2,2"):
+        call(*words, word).refused("--grid: several points are the run")
+
+
+@pytest.mark.parametrize(
+    "content", ["", '{"t": 1, "step": 0, "kind": "state", "state": "starting", "config": {}}\n']
+)
+def test_damaged_events_stop_no_list(workshop: Workshop, content: str) -> None:
+    folder = workshop.runs / "mine" / "zz" / "cpu" / "s1-aaaaaaaa"
+    folder.mkdir(parents=True)
+    (folder / "events.jsonl").write_text(content)
+    call("show", "mine/zz").refused("mine/zz")
+    assert call("list", "--mine").code == 0
+
+
 @pytest.mark.parametrize(
     ("word", "part"),
     [
         ("model.net.dropout", "write a key"),
         ("dropout=1,2", "write a key"),
         ("trainer.max_steps=", "write a key"),
+        ("trainer..max_steps=1,2", "write a key"),
     ],
 )
 def test_grids_that_are_none_are_refused(workshop: Workshop, word: str, part: str) -> None:

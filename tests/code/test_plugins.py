@@ -132,3 +132,20 @@ def test_a_plugin_that_fails_is_named(project: Path) -> None:
     (project / "mymix43.py").write_text("1 / 0\n")
     with pytest.raises(UserError, match="plugin mymix43 cannot be imported: ZeroDivisionError"):
         plugins.load_plugins()
+
+
+def test_a_finished_run_says_that_its_plugin_has_changed(project: Path) -> None:
+    words = "run transformer-xl/ablation@xl --scale cpu --seed 100 --trainer.max_steps 2 --trainer.val_check_interval 2"
+    command = [*words.split(), "--checkpoints.every_steps", "2", "--model.schedule.warmup_steps", "1"]
+    assert call(*command).code == 0
+    assert "has changed" not in call(*command).err
+    (project / "mymix43.py").write_text(MIX + "# changed\n")
+    said = call(*command)
+    assert "is done" in said.out
+    assert "plugin mymix43 has changed since" in said.err
+
+
+def test_a_plugin_that_ends_python_is_named(project: Path) -> None:
+    (project / "mymix44.py").write_text("import sys\nsys.exit(3)\n")
+    (project / "repro.yaml").write_text("plugins: [mymix44]\n")
+    call("params", "transformer-xl/ablation@xl", "--scale", "cpu").refused("plugin mymix44", "SystemExit: 3")

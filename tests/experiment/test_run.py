@@ -20,6 +20,7 @@ from lightning.pytorch.callbacks import (
     ProgressBar,
 )
 
+from repro.data.store_data import StoreDataModule
 from repro.errors import ReproError, UserError
 from repro.evidence.ledger import unfinished
 from repro.experiment import checkpoint, session
@@ -29,6 +30,7 @@ from repro.experiment.checkpoint import Resume
 from repro.experiment.compiling import ENDED
 from repro.experiment.run import claimed, run
 from repro.experiment.session import MODEL_FILE, prepare
+from repro.experiment.trained import load_with_data
 from repro.experiment.trainer import make_trainer
 from repro.files import lock
 from repro.ledger import HEADER, read_ledger
@@ -219,6 +221,26 @@ def test_a_run_is_not_resumed_with_other_code_unless_that_is_accepted(
         4,
     )
     assert (last["commit"], last["code_sha256"], last["first"], last["last"]) == ("c" * 40, "d" * 64, 4, 6)
+
+
+def test_a_run_is_not_resumed_on_other_data(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, original = tiny(), session.make_trainer
+    monkeypatch.setattr(
+        session, "make_trainer", lambda given, calls, *rest: original(given, [*calls, Stop(4)], *rest)
+    )
+    with pytest.raises(RuntimeError, match="stopped"):
+        run(recipe, seed=1, command="x")
+    monkeypatch.setattr(session, "make_trainer", original)
+    monkeypatch.setattr(StoreDataModule, "manifest_sha256", "d" * 64)
+    with pytest.raises(UserError, match=r"data [0-9a-f]{8} → dddddddd.*--accept-changes"):
+        run(recipe, seed=1, command="x")
+    record = run(recipe, seed=1, command="x", accept_changes=True)
+    assert record.mixed
+    assert [one["data"]["manifest_sha256"] == "d" * 64 for one in record.attempts] == [False, True]
+    load_with_data(record.run_id)
+    monkeypatch.setattr(StoreDataModule, "manifest_sha256", "e" * 64)
+    with pytest.raises(UserError, match=r"was trained on other data \(dddddddd, .* here is eeeeeeee\)"):
+        load_with_data(record.run_id)
 
 
 def test_a_checkpoint_from_before_there_were_events_is_resumed(

@@ -3,12 +3,15 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from repro import recipe
+from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.table import read_evidence
+from repro.files import read_rows
 from repro.record import Measurement, write_record
 from repro.report.crossover import (
     FILE,
@@ -100,3 +103,10 @@ def test_without_measurements_the_scores_stand_alone(study: House) -> None:
 def test_without_records_there_is_no_study(house: House) -> None:
     assert crossover(compare()) is None
     assert "tables/crossover.md" not in files_of(house)
+
+
+@pytest.mark.parametrize("name", ["competence.json", "crossover.jsonl"])
+def test_a_damaged_file_is_named_with_its_remedy(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("<<<<<<< HEAD\n[]\n")
+    with pytest.raises(UserError, match=rf"{name} is damaged: .*; make it anew"):
+        read_rows(tmp_path / name, "make it anew")

@@ -30,10 +30,14 @@ def _judged(seeds: tuple[int, ...]) -> tuple[int, ...]:
     return seeds
 
 
-AnySeeds = Annotated[
-    tuple[int, ...],
-    BeforeValidator(lambda text: parse_seeds(str(text)) if isinstance(text, str | int) else text),
-]
+def _parsed(seeds: object) -> object:
+    try:
+        return parse_seeds(str(seeds)) if isinstance(seeds, str | int) else seeds
+    except UserError as error:
+        raise ValueError(str(error)) from None
+
+
+AnySeeds = Annotated[tuple[int, ...], BeforeValidator(_parsed)]
 Seeds = Annotated[AnySeeds, AfterValidator(_judged)]
 
 
