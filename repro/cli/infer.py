@@ -81,9 +81,11 @@ def translate_lines(args: argparse.Namespace) -> None:
     from repro.experiment.trained import best_translations, draw_attention, load_trained
 
     at_least(1, **{"--beam": args.beam, "--batch": args.batch})
+    picture: Path | None = args.attention
+    if picture and (picture.suffix != ".png" or picture.is_dir()):
+        raise UserError(f"--attention {picture}: name a file that ends in .png")
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
     trained.require_encoder()
-    picture: Path | None = args.attention
     for lines in batches(args.batch, trained.encode):
         translations = best_translations(trained, lines, args.beam, 1 if args.n_best is None else args.n_best)
         for score, text in translations:

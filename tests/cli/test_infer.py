@@ -253,6 +253,8 @@ def test_what_a_translation_looked_at_is_drawn(trained: TrainedRun, tmp_path: Pa
     with Image.open(picture) as sheet:
         assert sheet.format == "PNG"
         assert min(sheet.size) > 100
+    for wrong in ("x.svg", "."):
+        call("translate", trained.run_id, "--attention", str(tmp_path / wrong)).refused("ends in .png")
     (tmp_path / "file").write_text("")
     call(
         "translate", trained.run_id, "--attention", str(tmp_path / "file" / "x.png"), stdin=b"one\n"
