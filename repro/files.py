@@ -12,10 +12,10 @@ from typing import IO, Any
 
 from repro.errors import ReproError, UserError
 
-# Errors of a file system without locks.
 NOT_WRITABLE = (
     errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOENT,
 )  # fmt: skip
+# Errors of a file system without locks.
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
 
 
@@ -73,6 +73,8 @@ def read_rows(path: Path, remedy: str) -> list[Any]:
         rows: list[Any] = (
             [*map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
         )
+        if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
+            raise ValueError("not a list of objects")
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
     return rows

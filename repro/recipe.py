@@ -224,6 +224,11 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
     sections = {key: value for key, value in entry.items() if key not in ("set", "points", "deviations")}
     for change in (_point(file, entry, name, point), sections, entry["set"], entry["points"].get(point)):
         _change(config, change or {}, name)
+    for section in MAPPINGS:
+        if not isinstance(config.get(section), dict | None):
+            raise UserError(
+                f"{experiment} ({scale}): {section}: {config[section]!r} is not a mapping of settings"
+            )
     for header in (config, entry):  # the scale's deviations are no part of the configuration yet
         _require_types(header, f"{experiment} ({scale})")
     _deviate(config, entry.get("deviations") or ())
@@ -318,9 +323,6 @@ def _parsed(text: str, name: str, path: Path) -> Config:
                 raise UserError(
                     f"{path}: {key}: {item} has no form in JSON; give a finite number, or a text in quotes"
                 )
-    for name in MAPPINGS:
-        if not isinstance(file.get(name) or {}, dict):
-            raise UserError(f"{path}: {name}: {file[name]!r} is not a mapping of settings")
     scales = file.get("scales") or {}
     if not isinstance(scales, dict) or not all(isinstance(one, dict) for one in scales.values()):
         raise UserError(f"{path}: scales are names with what changes below; write `small: {{set: ...}}`")

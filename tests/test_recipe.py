@@ -233,6 +233,9 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, messag
         (BASE + "points: {a: {model.net.width: .nan}}", "points.a.model.net.width: nan has no form in JSON"),
         (BASE + "deviations: [2026-01-01]", "deviations: 2026-01-01 has no form in JSON"),
         (BASE + "stop: [1]", r"stop: \[1\] is not a mapping"),
+        (BASE + "stop: []", r"stop: \[\] is not a mapping"),
+        (BASE + "points: {a: {trainer: 5}}", "trainer: 5 is not a mapping"),
+        (BASE + "points: [1]", r"toy/odd: points are names"),
     ],
 )
 def test_a_malformed_recipe_is_refused(write, text, message):

@@ -84,6 +84,7 @@ ATTEMPT = {"commit": "abc", "code_sha256": "1" * 64, "versions": {"torch": "2"},
         ({"code_sha256": None}, True),
         ({"versions": {"torch": "3"}}, True),
         ({"hardware": {"device": "GPU"}}, True),
+        ({"data": {"manifest_sha256": "3" * 64}}, True),
         ({"hardware": {**CPU, "device": "another CPU"}}, False),
         ({"code_sha256": "2" * 64, "last": 0}, False),  # none of its updates were kept
         ({"first": 2}, True),  # nobody knows what made the first two updates
@@ -97,9 +98,11 @@ def test_a_record_is_mixed_where_attempts_differ(made, change, mixed):
     ]
     assert made.mixed is mixed
     assert RunRecord.from_json(made.to_json()) == made
-    del made.attempts[0]["last"]
-    with pytest.raises(UserError, match="attempts"):
-        RunRecord.from_json(made.to_json())
+    first = made.attempts[0]
+    for wrong in ({**first, "last": "x"}, {**first, "data": "x"}):
+        made.attempts[0] = wrong
+        with pytest.raises(UserError, match="attempts"):
+            RunRecord.from_json(made.to_json())
 
 
 def test_the_json_is_stable_and_legible(made):

@@ -14,17 +14,17 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1833,
+    "cli": 1830,
     "code": 134,
     "data": 5137,
     "evidence": 2540,
-    "experiment": 2610,
+    "experiment": 2611,
     "launch": 2097,
     "mirror": 374,
     "models": 1118,
     "nn": 4471,
     "report": 2019,
-    "repro": 1299,
+    "repro": 1303,
     "tasks": 3027,
     "training": 886,
     "verify": 170,

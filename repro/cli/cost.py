@@ -77,7 +77,7 @@ def measure_updates(args: argparse.Namespace) -> None:
     from repro.experiment.costs.show import measurement
     from repro.launch.targets import experiments_at
 
-    at_least(0, minutes=args.minutes)
+    at_least(0, **{"--minutes": args.minutes})
     ends = time.monotonic() + 60 * args.minutes
     names = experiments_at(args.targets, args.scale)
     recipes = [load_recipe(name, args.scale, args.overrides) for name in names]

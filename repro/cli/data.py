@@ -3,12 +3,9 @@
 import argparse
 import json
 import signal
-import sys
 from pathlib import Path
 
 from repro.cli.arguments import Verbs, add, add_flag, add_verb
-
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 def register(verbs: Verbs) -> None:
@@ -61,7 +58,7 @@ def prepare_data(args: argparse.Namespace) -> None:
     """Obtain, check, tokenise and store a data set."""
     from repro.data.prepare import prepare
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))  # so that nothing half is left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that no temporary folder is left
     path = prepare(
         args.name,
         from_dir=args.from_dir,

@@ -167,12 +167,11 @@ def _named(word: str, records: "Records") -> list[RunRecord]:
             raise UserError(str(damage))
     by_id = {r.run_id: r for r in sorted(records.good, key=lambda r: r.finished, reverse=True)}
     events_files = runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}")
-    started = {p.parent.relative_to(runs_dir()).as_posix() for p in events_files if status(p.parent)}
+    started = {path.parent.relative_to(runs_dir()).as_posix() for path in events_files}
     begun = _beginning(word, by_id.keys() | started)
     either = (by_id.get(run) or run_in(runs_dir() / run) for run in begun)
     some = exact or [one for one in either if one]
-    if begun and not some:
-        state = status(runs_dir() / begun[0])
+    if begun and not some and (state := status(runs_dir() / begun[0])):
         raise UserError(f"{begun[0]} has no record yet: {state['state']}, step {state.get('step', 0)}")
     if not some and word.endswith(".json"):
         raise UserError(f"no such file: {word}")

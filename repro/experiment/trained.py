@@ -195,12 +195,13 @@ def load_with_data(word: str, scale: str | None = None, seed: int | None = None)
         parts.task.load_state_dict(loaded["state_dict"])
     parts.data.prepare_data()
     checkpoint.check_stamp(path, loaded, None, vocabulary_hash(parts.data))
-    record = finished_record(folder)
-    before, here = record and record.data.get("manifest_sha256"), parts.data.manifest_sha256
-    if record and before != here:
+    record, here = finished_record(folder), parts.data.manifest_sha256[:8]
+    made = loaded[checkpoint.STAMP].get("made_by", {})  # of a checkpoint
+    before = str(record.data.get("manifest_sha256"))[:8] if record else made.get("data", here)
+    if before != here:
         raise UserError(
-            f"{folder} was trained on other data ({str(before)[:8]}, {parts.data.store_name} here is {here[:8]}); "
-            "prepare the data it was trained on, or train again"
+            f"{folder} was trained on another {parts.data.store_name} (manifest {before}, here {here}); prepare the "
+            "data it was trained on, with the version of repro that did, or train again"
         )
     return folder, parts
 

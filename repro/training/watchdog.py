@@ -41,8 +41,8 @@ class Watchdog(Callback):
     """Ends the process when no batch has ended for too long, as where another rank is dead or stopped.
 
     A thread counts its own ticks, not the clock: a job that is suspended as a whole does not age. Used as a context
-    manager around the run; the hooks of the Trainer are its signs of life. Where there is one rank, the time that it
-    computes is one, too: a test that measures speeds takes an hour for its batch.
+    manager around the run; the hooks of the Trainer are its signs of life. Where there is one rank, on a CPU, the time
+    that it computes is one, too: a test that measures speeds takes an hour for its batch. On a GPU waiting computes.
 
     Args:
         limit_s: seconds without a sign of life.
@@ -117,7 +117,7 @@ class Watchdog(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         self.siblings = getattr(trainer.strategy.launcher, "procs", [])
-        self.alone = trainer.world_size == 1
+        self.alone = trainer.world_size == 1 and trainer.strategy.root_device.type == "cpu"
         self.beat(f"ranks have met, {stage}")
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: object) -> None:

@@ -253,7 +253,8 @@ def test_what_a_translation_looked_at_is_drawn(trained: TrainedRun, tmp_path: Pa
     with Image.open(picture) as sheet:
         assert sheet.format == "PNG"
         assert min(sheet.size) > 100
-    for wrong in ("x.svg", "."):
+    (tmp_path / "folder.png").mkdir()
+    for wrong in ("x.svg", "folder.png"):
         call("translate", trained.run_id, "--attention", str(tmp_path / wrong)).refused("ends in .png")
     (tmp_path / "file").write_text("")
     call(

@@ -221,6 +221,7 @@ def test_no_run_is_begun_after_the_hours(workshop: Workshop, asked: Asked) -> No
         ("- {targets: []}", (), ["list.yaml", "targets must be a list of names, not []"]),
         ("- {targets: toy/tiny}", (), ["list.yaml", "targets must be a list of names, not 'toy/tiny'"]),
         ("- {targets: [toy/tiny], set: [a]}", (), ["list.yaml", "set must be a mapping", "['a']"]),
+        ("- {targets: [toy/tiny], set: {1: 2}}", (), ["list.yaml", "set must be a mapping", "{1: 2}"]),
         ("[]", (TINY,), ["list.yaml", "excludes targets"]),
         ("[]", ("--seeds", "1"), ["list.yaml", "--seeds"]),
         ("[]", ("--scale", "cpu"), ["list.yaml", "--scale"]),

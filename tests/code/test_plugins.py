@@ -138,6 +138,8 @@ def test_a_finished_run_says_that_its_plugin_has_changed(project: Path) -> None:
     words = "run transformer-xl/ablation@xl --scale cpu --seed 100 --trainer.max_steps 2 --trainer.val_check_interval 2"
     command = [*words.split(), "--checkpoints.every_steps", "2", "--model.schedule.warmup_steps", "1"]
     assert call(*command).code == 0
+    (project / "later43.py").write_text("")
+    (project / "repro.yaml").write_text("plugins: [mymix43, later43]\n")
     assert "has changed" not in call(*command).err
     (project / "mymix43.py").write_text(MIX + "# changed\n")
     said = call(*command)

@@ -122,6 +122,7 @@ def test_a_file_that_contradicts_itself_is_refused(house, old, new, message):
         ("class: timed", "class: timed, updates: 0", "speed.rules.updates"),
         ("class: timed", "class: timed, chanse: 1", "speed"),
         ("year: 2020", "year: soon", "paper.year"),
+        ("values: {bleu: 27.8}", "values: {bleu: .inf}", "values.bleu"),
         ("notes: Toys are small.", "notes: Toys are small.\n    extra: 1", "tables.table1.extra"),
         ("order: [base, small]}", "order: [base]}", "claims.base-ties-small.order"),
         ("schema_version: 1", "schema_version: 2", "schema_version"),

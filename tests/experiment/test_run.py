@@ -239,7 +239,7 @@ def test_a_run_is_not_resumed_on_other_data(workshop: Workshop, monkeypatch: pyt
     assert [one["data"]["manifest_sha256"] == "d" * 64 for one in record.attempts] == [False, True]
     load_with_data(record.run_id)
     monkeypatch.setattr(StoreDataModule, "manifest_sha256", "e" * 64)
-    with pytest.raises(UserError, match=r"was trained on other data \(dddddddd, .* here is eeeeeeee\)"):
+    with pytest.raises(UserError, match=r"was trained on another .* \(manifest dddddddd, here eeeeeeee\)"):
         load_with_data(record.run_id)
 
 

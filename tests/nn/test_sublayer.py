@@ -176,6 +176,15 @@ def test_the_body_gets_the_state_the_layout_and_the_stream_before_the_norm() -> 
     assert torch.allclose(mixed.aux, plain_norm(x, 1e-6).sum((1, 2)))
 
 
+def test_a_body_that_returns_a_tuple_is_refused() -> None:
+    class Pair(nn.Module):
+        def forward(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State]:
+            return x, state
+
+    with pytest.raises(TypeError, match="Pair returned a tuple"):
+        PostNorm(Pair(), 4)(torch.zeros(1, 3, 4), None, LAYOUT)
+
+
 @pytest.mark.parametrize("rows", [1, 2, 5])
 def test_a_body_that_returns_a_tensor_is_refused(rows: int) -> None:
     class Bare(nn.Module):

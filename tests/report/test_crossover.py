@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -11,14 +10,15 @@ from repro import recipe
 from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.table import read_evidence
-from repro.files import read_rows
 from repro.record import Measurement, write_record
+from repro.report.competence import simple_methods
 from repro.report.crossover import (
     FILE,
     GRID,
     NEAR,
     PICTURE,
     SEGMENTS,
+    _cells,
     costs,
     crossover,
     machines,
@@ -105,8 +105,14 @@ def test_without_records_there_is_no_study(house: House) -> None:
     assert "tables/crossover.md" not in files_of(house)
 
 
-@pytest.mark.parametrize("name", ["competence.json", "crossover.jsonl"])
-def test_a_damaged_file_is_named_with_its_remedy(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("<<<<<<< HEAD\n[]\n")
-    with pytest.raises(UserError, match=rf"{name} is damaged: .*; make it anew"):
-        read_rows(tmp_path / name, "make it anew")
+@pytest.mark.parametrize("content", ["<<<<<<< HEAD\n[]\n", "[1]\n"])
+@pytest.mark.parametrize(
+    ("name", "script"), [("competence.json", "competence --again"), ("crossover.jsonl", "crossover")]
+)
+def test_a_damaged_file_is_named_with_its_remedy(house: House, name: str, script: str, content: str) -> None:
+    made = make_record(house.recipe("big"), 1, 1.0)
+    (house.results / name).write_text(content)
+    with pytest.raises(
+        UserError, match=rf"{name} is damaged: .*; `python -m benchmarks.{script}` makes it anew"
+    ):
+        simple_methods(made, "test/bleu") if name == "competence.json" else _cells()

@@ -62,12 +62,25 @@ def test_a_single_rank_that_computes_is_alive(alone: bool, code: int) -> None:
     assert exit_code(child(work, limit_s=0.5)) == code
 
 
-def test_a_single_rank_that_waits_is_ended() -> None:
+def test_a_single_rank_that_has_computed_and_then_waits_is_ended() -> None:
     def work(watchdog: Watchdog) -> None:
         watchdog.alone = True
+        end = time.process_time() + 0.3
+        while time.process_time() < end:
+            pass
         time.sleep(60)
 
     assert exit_code(child(work, limit_s=0.5)) == 1
+
+
+@pytest.mark.parametrize(
+    ("ranks", "device", "alone"), [(1, "cpu", True), (2, "cpu", False), (1, "cuda", False)]
+)
+def test_a_rank_is_alone_on_a_cpu(ranks: int, device: str, alone: bool) -> None:
+    watchdog = Watchdog(60)
+    strategy = SimpleNamespace(launcher=None, root_device=SimpleNamespace(type=device))
+    watchdog.setup(SimpleNamespace(world_size=ranks, strategy=strategy), None, "fit")  # type: ignore[arg-type]
+    assert watchdog.alone is alone
 
 
 def test_a_job_that_is_suspended_as_a_whole_does_not_age() -> None:

@@ -72,7 +72,7 @@ def _threads(metric: Metric, entries: list[Entry]) -> str:
     for e in entries if metric.rules.kind == "timed" else ():
         records = [r for c in e.paper_cells for r in c.sample.records if e.metric is metric and not r.on_gpu]
         for record in records:
-            rows.setdefault(record.hardware.get("threads", 1), {})[e.row.label] = None
+            rows.setdefault(record.hardware["threads"], {})[e.row.label] = None
     words = "; ".join(f"{text.plural(n, 'thread')} ({', '.join(labels)})" for n, labels in rows.items())
     return f"{metric.name}: not timed alike, {words}." if len(rows) > 1 else ""
 

@@ -140,6 +140,7 @@ def test_of_several_numbers_of_a_run_the_row_takes_its_own(house):
             {"hardware": {"device": "H100", "count": 1}},
             "different devices between rows: H100 (big); CPU (base, small)",
         ),
+        ({"parameters": 9}, "different parameters between rows: 9 (big); 1,234 (base, small)"),
         (
             {"versions": {"torch": "9"}},
             "different versions of torch between rows: 9 (big); 2.13.0 (base, small)",

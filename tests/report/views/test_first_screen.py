@@ -94,4 +94,6 @@ def test_the_overview_shows_the_last_attempt_and_explains_every_word(house):
 def test_a_test_that_is_not_fair_is_counted_apart(house):
     run(house)
     assert line()[3] == "none of 1 yet"
-    assert "1 attempt that the gate refuses" in shown(read_evidence())
+    assert "1 attempt that the gate refuses, 0 of them declared beforehand, count" in shown(read_evidence())
+    house.declare(at="2026-01-03T12:00:00Z")
+    assert "1 attempt that the gate refuses, 1 of them declared beforehand, count" in shown(read_evidence())
