@@ -145,13 +145,11 @@ def show_run(record: RunRecord) -> str:
     for one in record.attempts if record.mixed else ():
         made = f"at commit {str(one['commit'])[:8]}, {text.mapping(made_by(one))}"
         facts.append(("mixed", f"updates after {one['first']} up to {one['last']} {made}"))
-    parts = ["\n".join(f"{name:<12}{text.clean(value)}" for name, value in facts), terminal_table(record)]
+    stated = [f"{name:<12}{text.clean(value)}" for name, value in facts]
     curves = [curve_line(name, points) for name, points in sorted(record.curves.items()) if points]
-    if curves:
-        parts.append("\n".join(curves))
     keys = flatten({k: v for k, v in record.config.items() if isinstance(v, dict)})
-    parts.append("\n".join(text.clean(f"{key}: {value}") for key, value in keys.items()))
-    return "\n\n".join(parts)
+    settings = [text.clean(f"{key}: {value}") for key, value in keys.items()]
+    return "\n\n".join(filter(None, map("\n".join, (stated, [terminal_table(record)], curves, settings))))
 
 
 def curve_line(name: str, points: Sequence[CurvePoint]) -> str:
@@ -165,11 +163,7 @@ def diff_runs(a: RunRecord, b: RunRecord) -> str:
     """Compares two runs: different configuration keys, then every number side by side."""
     keys = differing_keys(flatten(a.config), flatten(b.config))
     for name in ("scale", "seed", "commit", "dirty", "hardware", "precision", "parameters", "versions"):
-        old, new = getattr(a, name), getattr(b, name)
-        if old != new and isinstance(old, dict) and isinstance(new, dict):
-            keys += [f"{name}.{line}" for line in differing_keys(flatten(old), flatten(new))]
-        elif old != new:
-            keys.append(f"{name}: {old} → {new}")
+        keys += differing_keys(*(flatten({name: getattr(run, name)}) for run in (a, b)))
     diff = "\n".join(text.clean(key) for key in keys) or "Same configuration, seed, commit and hardware."
     return f"{text.clean(a.run_id)}\n{text.clean(b.run_id)}\n\n{diff}\n\n{_numbers(a, b)}"
 
