@@ -92,37 +92,25 @@ def arrange(
     leaving = leaving or {}
     first_stage = {spec.recipe.experiment for spec in specs if spec.run_id in needs.values()}
     jobs: list[PlannedJob] = []
-    groups: dict[str, list[PlannedJob]] = {}
-    places: dict[str, tuple[PlannedJob, int]] = {}
-
-    def place(spec: RunSpec, group: str, follows: str | None = None, index: int | None = None) -> PlannedJob:
-        """Adds a run to the first array of a group that has room, at an index if one is given."""
-        for job in groups.setdefault(group, []):
-            at = len(job.tasks) if index is None else index
-            if at not in job.tasks and len(job.tasks) < most:
-                break
-        else:
-            at = index or 0
-            job = PlannedJob(f"{name}.{len(jobs) + 1}", {}, follows)
-            groups[group].append(job)
-            jobs.append(job)
-        job.tasks[at] = spec
-        places[spec.run_id] = (job, at)
-        return job
-
+    groups: dict[object, list[PlannedJob]] = {}
+    places: dict[str, tuple[str, int]] = {}  # job and index of each run so far
     for spec in specs:
         need, behind = needs.get(spec.run_id), leaving.get(spec.run_id)
-        if need in places:
-            parent, index = places[need]
-            job = place(spec, f"follows {parent.name}", parent.name, index)
+        follows, index = places.get(need or "", (None, None))
+        # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
+        group = follows or (need or spec.recipe.experiment in first_stage, behind is not None)
+        for job in groups.setdefault(group, []):
+            if index not in job.tasks and len(job.tasks) < most:
+                break
         else:
-            # Of an array that waits for several tasks, Slurm cancels every task once one of those fails.
-            group = (
-                f"waits for {need}" if need else "first" if spec.recipe.experiment in first_stage else "alone"
-            )
-            job = place(spec, f"{group} behind" if behind else group)
-            job.waits_for = (queued[need],) if need else ()
+            waits_for = (queued[need],) if need and not follows else ()
+            job = PlannedJob(f"{name}.{len(jobs) + 1}", {}, follows, waits_for)
+            groups[group].append(job)
+            jobs.append(job)
+        at = len(job.tasks) if index is None else index
+        job.tasks[at] = spec
         job.ends += (behind,) if behind else ()
+        places[spec.run_id] = (job.name, at)
     for job in jobs:
         job.tasks = dict(sorted(job.tasks.items()))
         job.name = job.name if len(jobs) > 1 else name
