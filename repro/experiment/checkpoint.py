@@ -74,22 +74,15 @@ def find(saver: StepCheckpoints, max_steps: int, early: bool = False) -> Resume:
     return resume
 
 
-def stamp(
-    signature: Config,
-    vocabulary: str | None,
-    origin: dict[str, str] | None = None,
-    maker: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    """The part of a checkpoint that identifies its run.
+def stamp(signature: Config, vocabulary: str | None, origin: dict[str, str] | None = None) -> dict[str, Any]:
+    """The part of a checkpoint or a final model that identifies its run.
 
     Args:
         signature: of the recipe.
         vocabulary: hash of the vocabulary that token ids mean.
         origin: the run or published weights it started from, and their hash.
-        maker: :func:`repro.record.made_by`; None in a final model, whose bytes are those of weights and configuration.
     """
-    facts = {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
-    return facts if maker is None else {**facts, "made_by": maker}
+    return {"signature": signature, "vocabulary_sha256": vocabulary, "origin": origin}
 
 
 def refuse_changes(path: Path, before: dict[str, str], now: dict[str, str]) -> None:

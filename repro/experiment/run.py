@@ -180,7 +180,6 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
     loaded = checkpoint.read(path, mmap=True)
     checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
-    assert current.stamper.maker is not None
     if not accept_changes:
         checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by", {}), current.stamper.maker)
     return loaded

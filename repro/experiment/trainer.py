@@ -172,18 +172,20 @@ def refuse_strategies(strategy: object) -> None:
 
 
 class Stamper(pl.Callback):
-    """Writes into every checkpoint what run it belongs to.
+    """Writes into every checkpoint what run it belongs to, and what made it.
+
+    A final model has no maker, so that its bytes are those of weights and configuration.
 
     Attributes:
         origin: the run whose weights this one began with, and their hash; None where it began anew.
-        maker: code, packages and device of this attempt.
+        maker: code, packages and device of this attempt, by :func:`repro.record.made_by`.
         eager_before: what ``eager_layers`` returned at the checkpoint that this attempt began from.
     """
 
     def __init__(self, recipe: Recipe) -> None:
         self.signature = recipe.signature
         self.origin: dict[str, str] | None = None
-        self.maker: dict[str, str] | None = None
+        self.maker: dict[str, str] = {}
         self.eager_before: list[str] = []
 
     def eager_layers(self, task: pl.LightningModule) -> list[str]:
@@ -195,8 +197,9 @@ class Stamper(pl.Callback):
     ) -> None:
         data = datamodule_of(trainer)
         assert isinstance(data, DataModule)
-        mark = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin, self.maker)
-        checkpoint_[checkpoint.STAMP] = {**mark, "eager_layers": self.eager_layers(pl_module)}
+        mark = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
+        attempt = {"made_by": self.maker, "eager_layers": self.eager_layers(pl_module)}
+        checkpoint_[checkpoint.STAMP] = mark | attempt
 
 
 def vocabulary_hash(data: DataModule) -> str | None:
