@@ -1,20 +1,19 @@
 """The initial weights of a run: pretrained, or of another run, or the whole state of another run."""
 
+from pathlib import Path
 from typing import Any
 
 from repro.data.sets.weights.weight_data import open_weights
 from repro.errors import UserError
 from repro.experiment import checkpoint
 from repro.experiment.build import AnyTask
-from repro.experiment.checkpoint import Resume
-from repro.experiment.session import MODEL_FILE
+from repro.experiment.session import MODEL_FILE, Run
 from repro.models.body import Body
 from repro.models.decoder_lm import DecoderLM
 from repro.models.pretrained import begin_with, fill
 from repro.recipe import Recipe, load_recipe
 from repro.record import finished_record
 from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
-from repro.training.saving import Checkpoints
 
 _BODY = "net.body."
 
@@ -87,41 +86,34 @@ def _from_store(recipe: Recipe, name: str, seed: int, task: AnyTask) -> dict[str
     return {"weights": name, "sha256": opened.sha256, "revision": opened.revision or "unpinned"}
 
 
-def go_on_from(recipe: Recipe, seed: int, max_steps: int, plan: Checkpoints, early: bool = False) -> Resume:
-    """The last checkpoint of the run that a recipe starts from, for one that continues it (``start_with: everything``).
-
-    Args:
-        recipe: the one that continues.
-        seed: of both runs.
-        max_steps: the last planned step.
-        plan: which checkpoints are averaged.
-        early: whether a ``stop`` rule may end the run at any step.
+def go_on_from(current: Run) -> Path:
+    """The last checkpoint of the run that this one continues (``start_with: everything``), with the same seed.
 
     Raises:
         UserError: it is missing or damaged, leaves nothing to train, or the average of the last checkpoints would begin
             before it.
     """
+    recipe, seed, plan, early = current.recipe, current.seed, current.saver.plan, current.ends_early
     before = load_recipe(str(recipe.start_from), recipe.scale)
     folder = before.run_dir(seed) / "checkpoints"
-    saved = checkpoints(folder)
-    path = saved[-1] if saved else checkpoint_path(folder, 0)
-    wrong = fault(path)
+    path = (checkpoints(folder) or [checkpoint_path(folder, 0)])[-1]
+    wrong, step = fault(path), step_of(path)
     if wrong is not None:
         raise UserError(
             f"{recipe.experiment} continues {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
             f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
-    if step_of(path) >= max_steps:
+    if step >= current.steps:
         raise UserError(
-            f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)}: "
-            f"set trainer.max_steps above it, not to {max_steps}"
+            f"{recipe.experiment} continues from step {step} of {before.run_id(seed)}: "
+            f"set trainer.max_steps above it, not to {current.steps}"
         )
-    first = plan.averaged(step_of(path) + 1 if early else max_steps)[0]
-    if first <= step_of(path):
+    first = plan.averaged(step + 1 if early else current.steps)[0]
+    if first <= step:
         raise UserError(
-            f"{recipe.experiment} continues from step {step_of(path)} of {before.run_id(seed)} and would average its "
+            f"{recipe.experiment} continues from step {step} of {before.run_id(seed)} and would average its "
             f"checkpoints from step {first} on{' where `stop` ends it early' * early}; lower "
             f"checkpoints.average_last, {plan.average_last}, or checkpoints.every_steps, {plan.every_steps}"
             f"{', or leave `stop` out' * early}"
         )
-    return Resume(path, step_of(path))
+    return path

@@ -5,11 +5,11 @@ import hashlib
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from repro.events import Event, EventLog, attempts, read
+from repro.events import Event, attempts, read
 from repro.experiment import facts
 from repro.experiment.build import AnyTask
 from repro.experiment.pictures.attention import attention_sheet, short_sample
@@ -38,20 +38,13 @@ def is_trial(current: Run) -> bool:
     return any(f"{recipe.experiment}/{one.path}" not in left_out for one in same)
 
 
-def record(
-    current: Run,
-    command: str,
-    digest: str | None,
-    published: Mapping[str, float] | None = None,
-    keep: bool = True,
-) -> RunRecord:
+def record(current: Run, command: str, digest: str | None, keep: bool) -> RunRecord:
     """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, as the last step.
 
     Args:
         current: the run, tested.
         command: as typed.
         digest: SHA-256 of the model file.
-        published: published numbers by the measurement's name.
         keep: whether the record is added to the results, too, those of trials for a trial.
     """
     outputs = current.parts.task.outputs()
@@ -66,7 +59,7 @@ def record(
         write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
         if mode() != "disabled":
             with contextlib.suppress(Exception):  # the run is recorded
-                write_last_events(current.events, result, current.parts.task, outputs, published or {})
+                write_last_events(current, result, outputs)
         current.events.append("state", result.steps, {"state": "done"})
     return result
 
@@ -126,8 +119,8 @@ def known_at_start(current: Run) -> dict[str, Any]:
     }
 
 
-def first_event(current: Run, published: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The first event of an attempt, with the published numbers by the measurement's name."""
+def first_event(current: Run) -> dict[str, Any]:
+    """The first event of an attempt."""
     recipe, known, job = current.recipe, known_at_start(current), slurm_job()
     return {
         "run": recipe.run_id(current.seed),
@@ -135,7 +128,7 @@ def first_event(current: Run, published: Mapping[str, float] | None = None) -> d
         "job": job,
         "wandb": mode(),
         "wandb_id": wandb_id(read(current.events.path)),
-        "published": published or {},
+        "published": current.published,
         "group": labels.group(recipe, current.seed),
         "tags": labels.tags(recipe, current.seed),
         "config": {
@@ -159,10 +152,9 @@ def slurm_job() -> str | None:
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
-def write_last_events(
-    log: EventLog, result: RunRecord, task: AnyTask, outputs: str | None, published: Mapping[str, float]
-) -> None:
+def write_last_events(current: Run, result: RunRecord, outputs: str | None) -> None:
     """Adds the final numbers, samples of outputs, and pictures, which are files beside the events."""
+    log, task, published = current.events, current.parts.task, current.published
     # of two of one name the first, as in the tables
     values = {m.name: m.value for m in reversed(result.metrics)}
     log.append("test", result.steps, values)

@@ -33,7 +33,7 @@ from repro.seeds import TUNING
 from repro.tasks.lightning_private import end_at, join_ranks
 from repro.tasks.ranks import by_rank_0, together
 from repro.training.callbacks import Curves
-from repro.training.checkpoints import DurableIO, await_files, checkpoints, lighten
+from repro.training.checkpoints import DurableIO, await_files, checkpoints, lighten, step_of
 from repro.training.events import EventLogger
 from repro.training.finite import Finite
 from repro.training.stop_request import StopRequest
@@ -89,13 +89,14 @@ def run(
                 f"from {TUNING} on, with other settings, or with a run that has a record"
             )
         with reported(current):
-            start(current, resume, published)
+            current.published = published or {}
+            start(current, resume)
             if logger and current.trainer.is_global_zero:
                 current.trainer.loggers.append(LOGGERS[logger](current.folder, name=logger))
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
-            result = record(current, command, digest, published, keep)
+            result = record(current, command, digest, keep)
             if current.trainer.is_global_zero:
                 saver = current.saver
                 with contextlib.suppress(ReproError):  # the run is recorded
@@ -145,21 +146,16 @@ def ready(current: Run, accept_changes: bool = False) -> Resume:
         current.stamper.origin = begin_from(current.recipe, current.seed, task, vocabulary)
         if current.recipe.start_with != "everything":
             return resume
-        before = by_rank_0(
-            lambda: go_on_from(
-                current.recipe, current.seed, current.steps, current.saver.plan, current.ends_early
-            )
-        )
-        assert before.path is not None
-        current.saver.resumed_from = before.step
-        current.curves.source = before.path.parent.parent / EVENTS_FILE
+        path = by_rank_0(lambda: go_on_from(current))
+        current.saver.resumed_from = step_of(path)
+        current.curves.source = path.parent.parent / EVENTS_FILE
         settings = current.parts.trainer  # Lightning's own interval is known only in training
         every = settings.get("val_check_interval") or 1
-        if before.step % every == 0 and settings.get("limit_val_batches") != 0:
-            current.curves.validated_again = before.step
-        states = checkpoint.read(before.path, mmap=True)["callbacks"]
+        if step_of(path) % every == 0 and settings.get("limit_val_batches") != 0:
+            current.curves.validated_again = step_of(path)
+        states = checkpoint.read(path, mmap=True)["callbacks"]
         current.curves.load_state_dict(states[current.curves.state_key])
-        return replace(before, damaged=resume.damaged, later=resume.later)
+        return replace(resume, path=path, step=step_of(path))
     await_files([resume.path])
     loaded = together(partial(accepted, current, resume.path, accept_changes))
     current.stamper.origin = loaded[checkpoint.STAMP].get("origin")
@@ -185,7 +181,7 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
     return loaded
 
 
-def start(current: Run, resume: Resume, published: Mapping[str, float] | None = None) -> None:
+def start(current: Run, resume: Resume) -> None:
     """Rank 0 reports where the run begins: in the ledger, if it may be judged, the terminal, its folder, and on W&B.
 
     Raises:
@@ -209,7 +205,7 @@ def start(current: Run, resume: Resume, published: Mapping[str, float] | None = 
     write_atomic(current.folder / "config.yaml", text.encode())
     if (tokenizer := current.parts.data.tokenizer) is not None:
         tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
-    current.events.begin(current.curves.known, resume.step, first_event(current, published))
+    current.events.begin(current.curves.known, resume.step, first_event(current))
     trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
     current.mirror = mirror.start(current.folder)
 

@@ -1,7 +1,8 @@
 """A run in progress and its parts."""
 
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import lightning.pytorch as pl
@@ -53,6 +54,7 @@ class Run:
     stamper: Stamper
     source: Source
     early_stop: EarlyStop
+    published: Mapping[str, float] = field(default_factory=dict)  # numbers by the measurement's name
     mirror: subprocess.Popen[bytes] | None = None  # W&B's, of rank 0
 
     @property

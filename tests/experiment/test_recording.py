@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -38,7 +39,9 @@ class Given:
 
 def last_events(folder: Path, task: Given, outputs: str) -> list[Event]:
     made = record(config={"reproduces": [{"measured": "test/a"}, {"measured": "test/b"}]})
-    write_last_events(EventLog(folder), made, task, outputs, {"test/a": 27.3})  # type: ignore[arg-type]
+    parts = SimpleNamespace(task=task)
+    current = SimpleNamespace(events=EventLog(folder), parts=parts, published={"test/a": 27.3})
+    write_last_events(current, made, outputs)  # type: ignore[arg-type]
     return read(folder / EVENTS_FILE)
 
 
