@@ -26,22 +26,18 @@ class Expectation:
     devices: int
     hardware: str
 
-    @property
-    def gpu_hours(self) -> float:
-        return self.hours * self.devices
-
 
 def expectation(recipe: Recipe) -> Expectation | None:
     """The expectation of a recipe; None if it states nothing.
 
     Raises:
-        UserError: the header is there but malformed.
+        UserError: it states only a part of it.
     """
     stated = {key: recipe.config[key] for key in ("hours", "devices", "hardware") if key in recipe.config}
     hours, devices, hardware = stated.get("hours"), stated.get("devices") or 0, stated.get("hardware")
     if not stated:
         return None
-    if hours is None or hardware is None or min(hours, devices) < 0:
+    if hours is None or hardware is None:
         raise UserError(
             f"{recipe.experiment}: a scale gives hours, devices (GPUs; none for a CPU) and hardware; found {stated!r}"
         )
@@ -56,13 +52,14 @@ def describe_cost(specs: Sequence[RunSpec], profile: Profile) -> list[str]:
     """
     estimates = [(spec.recipe, _expected(spec.recipe)) for spec in specs]
     for recipe, estimate in estimates:
-        _refuse_too_long(recipe, estimate, profile)
+        if estimate is not None:
+            _refuse_too_long(recipe, estimate, profile)
     known = [e for _, e in estimates if e is not None]
     unknown = sorted({recipe.experiment for recipe, e in estimates if e is None})
     on = ", ".join(dict.fromkeys(f"{e.devices} x {e.hardware}" if e.devices else e.hardware for e in known))
     lines = []
     if known:
-        busy, wall = sum(e.gpu_hours for e in known), sum(e.hours for e in known)
+        busy, wall = sum(e.hours * e.devices for e in known), sum(e.hours for e in known)
         lines.append(f"estimated: {busy:.4g} GPU hours, {wall:.4g} h of runs ({on})")
     if unknown:
         lines.append(f"estimated: unknown for {', '.join(unknown)} (the recipe does not state it)")
@@ -83,9 +80,7 @@ def _expected(recipe: Recipe) -> Expectation | None:
     return replace(expected, hours=expected.hours * given / planned)
 
 
-def _refuse_too_long(recipe: Recipe, expected: Expectation | None, profile: Profile) -> None:
-    if expected is None:
-        return
+def _refuse_too_long(recipe: Recipe, expected: Expectation, profile: Profile) -> None:
     gpus = profile.nodes * profile.gpus_per_node
     at_once = (gpus or profile.ranks * profile.cpus_per_task) if expected.devices else 1
     given = hours(profile.time) * (profile.max_requeues + 1) * at_once

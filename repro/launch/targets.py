@@ -103,8 +103,6 @@ def prerequisite(spec: RunSpec) -> RunSpec | None:
     experiment, start_from = spec.recipe.experiment, spec.recipe.start_from
     if start_from is None:
         return None
-    if not isinstance(start_from, str):
-        raise UserError(f"{experiment}: start_from: {start_from!r} is not the name of an experiment")
     try:
         recipe = load_recipe(start_from, spec.recipe.scale)
     except UserError as error:

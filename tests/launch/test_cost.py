@@ -14,8 +14,7 @@ from tests.launch.conftest import World, named
 
 def test_an_expectation_is_the_header_of_its_scale(world: World) -> None:
     assert expectation(load_recipe("alpha/base", "paper")) == Expectation(12, 8, "NVIDIA P100")
-    assert expectation(load_recipe("alpha/base", "paper")).gpu_hours == 96
-    assert expectation(load_recipe("alpha/base", "cpu")).gpu_hours == 0
+    assert expectation(load_recipe("alpha/base", "cpu")).devices == 0
     assert expectation(load_recipe("beta/only", "paper")) is None
 
 
@@ -51,7 +50,7 @@ def test_a_run_that_all_attempts_together_cannot_end_is_refused(world: World) ->
     ("header", "message"),
     [
         ("{hours: 12}", "gamma/bad: a scale gives hours"),
-        ("{hours: -1, devices: 1, hardware: x}", "gamma/bad: a scale gives hours"),
+        ("{hours: -1, devices: 1, hardware: x}", "gamma/bad (paper): hours: -1 is not a number above 0"),
         ("{hours: many, devices: 8, hardware: P100}", "gamma/bad (paper): hours: 'many' is not a number"),
         ("{hours: 1, devices: [1], hardware: x}", "gamma/bad (paper): devices: [1] is not a whole number"),
     ],

@@ -143,7 +143,7 @@ def test_circles_and_unknown_beginnings(staged: World) -> None:
     forget_files()
     for experiment, output in (
         ("gamma/c", "nearest: alpha/base"),
-        ("gamma/d", "not the name of an experiment"),
+        ("gamma/d", "start_from: .* is not a text"),
     ):
         with pytest.raises(UserError, match=output):
             needed(resolve_targets([experiment], "paper", named(1)), {})
