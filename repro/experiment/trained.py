@@ -2,8 +2,8 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +21,7 @@ from repro.experiment.pictures.attention import attention_sheet
 from repro.experiment.session import MODEL_FILE
 from repro.experiment.trainer import quiet, vocabulary_hash
 from repro.models import EncoderDecoder
+from repro.models.decodable import Decoded
 from repro.models.generate import continue_prompt
 from repro.models.sampling import sample
 from repro.nn.layers.folding import fold
@@ -283,7 +284,7 @@ LONGEST = 1_000_000  # tokens that are sampled at once
 
 @dataclass(frozen=True)
 class Sampling:
-    """Settings of the sampling of tokens; see :func:`repro.models.sampling.sample`.
+    """The number of tokens to sample, and arguments of :func:`repro.models.sampling.sample` of the same names.
 
     Raises:
         UserError: a value out of range.
@@ -311,16 +312,12 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
         UserError: a model of conversations, or more tokens than there are positions.
     """
     net, tokenizer = trained.task.net, trained.tokenizer
-    draw = partial(
-        sample,
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    settings = asdict(sampling)
+    max_new = settings.pop("max_new")
+    draw: Callable[..., Decoded] = partial(sample, **settings, generator=torch.Generator().manual_seed(seed))
     if isinstance(net, EncoderDecoder):
         source, lengths = trained.sources([line] * samples)
-        max_new = min(sampling.max_new, longest_window(net) or sampling.max_new)
+        max_new = min(max_new, longest_window(net) or max_new)
         state = net.start(source, lengths, capacity=max_new)
         first = torch.full((samples,), tokenizer.bos_id)
         drawn = draw(net, state, first, max_new, tokenizer.eos_id)
@@ -334,9 +331,7 @@ def sample_line(trained: Trained, line: str, sampling: Sampling, samples: int, s
     prompt = tokenizer.encode(line)
     end = None if isinstance(trained.task, LanguageModel) else tokenizer.eos_id  # a stream of text has no end
     try:
-        drawn_rows = continue_prompt(
-            net, [prompt] * samples, sampling.max_new, end, draw, trained.settings
-        ).ids
+        drawn_rows = continue_prompt(net, [prompt] * samples, max_new, end, draw, trained.settings).ids
     except ValueError as error:
         raise UserError(str(error)) from None
     return [tokenizer.decode([*prompt, *ids]) for ids in drawn_rows]
