@@ -1,8 +1,7 @@
 """The limits of a Slurm site as ``scontrol`` states them, which ``sbatch`` does not check everywhere."""
 
 import re
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
@@ -28,12 +27,6 @@ class Limits:
     partitions: Sequence[Mapping[str, str]] = ()
     settings: Mapping[str, str] | None = None
 
-    def partitions_of(self, profile: Profile) -> list[Mapping[str, str]]:
-        """The partitions in which a profile's jobs wait; none if they are unknown."""
-        names = profile.partition.split(",") if profile.partition else None
-        chosen = [p for p in self.partitions if names is None or p["PartitionName"] in names]
-        return [p for p in chosen if names or p.get("Default") == "YES"]
-
     def refuse(self, profile: Profile) -> None:
         """Refuses a profile whose jobs no partition would ever start.
 
@@ -48,25 +41,23 @@ class Limits:
             ("MaxCPUsPerNode", "cpus_per_task times tasks_per_node", cpus),
             ("TotalCPUs", "cpus_per_task times tasks_per_node times nodes", cpus * profile.nodes),
         ]
-        chosen = self.partitions_of(profile)
+        usual = [p["PartitionName"] for p in self.partitions if p.get("Default") == "YES"]
+        names = profile.partition.split(",") if profile.partition else usual
+        chosen = [p for p in self.partitions if p["PartitionName"] in names]  # none if they are unknown
         for limit, key, value in asked:
+            amount: Callable[[str], float] = hours if key == "time" else int
             allowed = {p["PartitionName"]: p.get(limit, "") for p in chosen}
-            if chosen and all(text not in _NONE and _more(key, value, text) for text in allowed.values()):
-                words = ", ".join(f"{text} in partition {name}" for name, text in allowed.items())
+            enough = [cap for cap in allowed.values() if cap in _NONE or amount(str(value)) <= amount(cap)]
+            if allowed and not enough:
+                words = ", ".join(f"{cap} in partition {name}" for name, cap in allowed.items())
                 raise UserError(
                     f"{key}: {str(value)!r} of the cluster profile {profile.name} is more than Slurm allows "
                     f"({words}), so the jobs would never start; lower it, or choose another partition"
                 )
 
 
-def _more(key: str, value: str | int, limit: str) -> bool:
-    return hours(str(value)) > hours(limit) if key == "time" else int(value) > int(limit)
-
-
 def read_limits() -> Limits:
     """Asks the controller; where it does not answer or is not here, the limits are Slurm's defaults."""
-    if shutil.which("scontrol") is None:
-        return Limits()
     try:
         config = call_slurm(["scontrol", "show", "config"])
         shown = call_slurm(["scontrol", "show", "partition", "--oneliner"])
