@@ -82,6 +82,7 @@ def experiments_and_papers() -> list[str]:
 
 def runs_and_jobs() -> list[str]:
     """The known runs and jobs, and the experiments and papers that have runs."""
-    from repro.launch.status.run_index import names
+    from repro.launch.status.run_index import everything, names
 
-    return names()
+    known = names(everything())
+    return sorted({*known, *(name.partition("/")[0] for name in known)})

@@ -164,10 +164,7 @@ def _of_recipes(word: str, entries: Sequence[RunEntry]) -> list[RunEntry]:
     try:
         meant = set(named_experiments([word]))
     except UserError:
-        runs = {entry.run for entry in entries if entry.run}
-        jobs = {entry.job_id for entry in entries if entry.job_id}
-        names = {*runs, *jobs, *(run.rsplit("/", 2)[0] for run in runs), *experiments()}
-        close = nearest(word, sorted(names))
+        close = nearest(word, sorted({*names(entries), *experiments()}))
         raise UserError(f"no run or target {word!r}{close}; `repro status --all` shows every run") from None
     return [entry for entry in entries if entry.run and entry.experiment in meant]
 
@@ -181,10 +178,6 @@ def run_of_path(word: str) -> str:
     return word.rstrip("/") or word
 
 
-def names() -> list[str]:
-    """Returns words for shell completion: run ids, jobs, experiments and papers of the known runs."""
-    entries = everything()
-    runs = [entry.run for entry in entries if entry.run]
-    above = [part for run in runs for part in (run.rsplit("/", 2)[0], run.partition("/")[0])]
-    jobs = [entry.job_id for entry in entries if entry.job_id]
-    return sorted({*runs, *above, *jobs})
+def names(entries: Iterable[RunEntry]) -> set[str]:
+    """The run ids, experiments and jobs of some entries."""
+    return {name for entry in entries for name in (entry.run, entry.experiment, entry.job_id) if name}

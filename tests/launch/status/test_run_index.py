@@ -2,6 +2,7 @@
 
 import pytest
 
+from repro.cli.arguments import runs_and_jobs
 from repro.errors import UserError
 from repro.launch.slurm.queue import Queued
 from repro.launch.status.ledger import Job, Submission, write_submission
@@ -149,5 +150,5 @@ def test_a_runs_folder_however_written(
 
 
 def test_completion_offers_runs_jobs_and_what_holds_them(entries: list[RunEntry]) -> None:
-    assert names() == sorted(names())
-    assert {"12_0", "12_1", "12_2", "alpha", "alpha/base", "alpha/grid@a", GRID} <= set(names())
+    assert {"12_0", "12_1", "12_2", "alpha/base", "alpha/grid@a", GRID} <= names(everything())
+    assert runs_and_jobs() == sorted({*names(everything()), "alpha", "beta"})
