@@ -99,10 +99,10 @@ def parse_grid(words: Sequence[str], overrides: Sequence[tuple[str, Any]]) -> li
 def parse_overrides(
     extras: list[str], options: Sequence[str] = (), args: argparse.Namespace | None = None
 ) -> list[tuple[str, Any]]:
-    """``--trainer.max_steps 10`` and ``--trainer.max_steps=10`` as (key, value) pairs.
+    """``--trainer.max_steps=10`` as (key, value) pairs.
 
     Args:
-        extras: arguments that are not options of the verb.
+        extras: arguments that are not options of the verb, of those of :func:`joined`.
         options: the verb's options, of which the nearest is suggested.
         args: name the experiment whose keys are suggested, too.
 
@@ -110,8 +110,7 @@ def parse_overrides(
         UserError: an argument that is not a setting, or a setting without a value.
     """
     pairs = []
-    words = iter(extras)
-    for word in words:
+    for word in extras:
         if not is_setting(word):
             close = _keys_ending(word, args) or (nearest(word, options) if word.startswith("--") else "")
             raise UserError(
@@ -120,9 +119,7 @@ def parse_overrides(
             )
         key, equals, text = word[2:].partition("=")
         if not equals:
-            text = next(words, "")
-            if not text or text.startswith("--"):
-                raise UserError(f"{word} needs a value")
+            raise UserError(f"{word} needs a value")
         pairs.append((key, parse_yaml(text, word)))
     return pairs
 
@@ -130,11 +127,8 @@ def parse_overrides(
 def is_setting(word: str) -> bool:
     """Whether an argument names a key of a recipe: ``--trainer.max_steps``, or a section that may be left out."""
     key = word.partition("=")[0]
-    return (
-        key.startswith("--")
-        and all(key[2:].split("."))
-        and ("." in key or key in ("--compile", "--matmul_precision", "--stop"))
-    )
+    is_known = "." in key or key in ("--compile", "--matmul_precision", "--stop")
+    return is_known and key.startswith("--") and all(key[2:].split("."))
 
 
 def joined(words: Sequence[str]) -> list[str]:

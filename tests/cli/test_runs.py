@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from repro.cli import runs
-from repro.cli.runs import conclude, parse_overrides, same_weights
+from repro.cli.runs import conclude, joined, parse_overrides, same_weights
 from repro.events import EventLog, status
 from repro.record import RunRecord, write_record
 from tests.conftest import TrainedRun
@@ -109,7 +109,7 @@ def test_config_takes_settings_with_and_without_init_args_and_by_list_index(work
 
 def test_overrides_are_read_as_yaml() -> None:
     words = ["--a.b", "1e-3", "--a.c=[1, 2]", "--a.d", "true", "--a.e", "-1", "--a.f=x=y"]
-    assert parse_overrides([*words, "--compile", "true", "--stop", "null"]) == [
+    assert parse_overrides(joined([*words, "--compile", "true", "--stop", "null"])) == [
         ("a.b", 1e-3),
         ("a.c", [1, 2]),
         ("a.d", True),

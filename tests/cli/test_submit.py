@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from repro.cli import cluster as module
-from repro.cli.runs import parse_overrides
+from repro.cli.runs import joined, parse_overrides
 from repro.launch.slurm.limits import Limits
 from repro.launch.targets import resolve_targets
 from repro.recipe import load_recipe
@@ -73,7 +73,7 @@ def test_a_hostile_setting_arrives_verbatim_and_nothing_else_happens(
         "--kill-on-bad-exit=1", "--label", "python3", "-P", "-m", "repro", "run", TINY, "--scale", "cpu",
         "--seed", "1",
     ][: at + 6]  # fmt: skip
-    settings = parse_overrides(words[at + 6 : words.index("--trainer.num_nodes")])
+    settings = parse_overrides(joined(words[at + 6 : words.index("--trainer.num_nodes")]))
     assert settings == [("model.init_args.remark", value)]
     assert f"s1-{load_recipe(TINY, 'cpu', settings).hash8}" in output.out
 

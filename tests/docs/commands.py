@@ -12,7 +12,7 @@ from pathlib import Path
 
 from repro.cli import native
 from repro.cli.main import build_parser
-from repro.cli.runs import parse_overrides
+from repro.cli.runs import joined, parse_overrides
 from repro.data.registry import find_data_set
 from repro.launch.slurm.profile import load_profile
 from repro.launch.targets import resolve_targets
@@ -112,7 +112,7 @@ def _check_repro(words: list[str]) -> None:
     if words[0] in native.VERBS:
         _check_files(word for before, word in pairwise(words) if before == "--config")
         return
-    args, rest = build_parser().parse_known_args(words)
+    args, rest = build_parser().parse_known_args(joined(words))
     overrides = parse_overrides(rest)
     assert not overrides or hasattr(args, "overrides"), f"{args.verb} takes no {rest[0]}"
     if any(name in word for name in _INVENTED for word in words):
