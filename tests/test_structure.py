@@ -14,16 +14,16 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1830,
+    "cli": 1825,
     "code": 134,
     "data": 5137,
     "evidence": 2540,
-    "experiment": 2611,
-    "launch": 2097,
+    "experiment": 2590,
+    "launch": 2070,
     "mirror": 374,
     "models": 1118,
     "nn": 4471,
-    "report": 2019,
+    "report": 2013,
     "repro": 1303,
     "tasks": 3027,
     "training": 886,
