@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1825,
+    "cli": 1818,
     "code": 134,
     "data": 5137,
     "evidence": 2540,

@@ -4,15 +4,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from repro.cli.arguments import Verbs, add, add_flag, add_targets, add_verb
 from repro.errors import UserError, at_least
-from repro.recipe import load_recipe
-
-if TYPE_CHECKING:
-    from repro.experiment.costs.estimate import Cost
+from repro.recipe import Recipe, load_recipe
 
 
 def register(verbs: Verbs) -> None:
@@ -36,17 +32,24 @@ def register(verbs: Verbs) -> None:
 
 def show_costs(args: argparse.Namespace) -> None:
     """Count FLOPs and memory of training, and estimate GPU hours."""
+    from tqdm import tqdm
+
+    from repro.experiment.costs.estimate import cost
     from repro.experiment.costs.page import page
     from repro.experiment.costs.roofline import gpu_named
     from repro.experiment.costs.show import as_json, chosen, describe
+    from repro.launch.targets import experiments_at
 
     gpus = [gpu_named(name) for name in args.gpu]
     if args.markdown and (gpus or args.scale != "paper"):
         raise UserError("--markdown is for scale paper and has its own GPUs; leave out --scale, --gpu")
+    names = experiments_at(args.targets, args.scale)
     if args.measure:
-        measure_updates(args)
+        measure_updates([load_recipe(name, args.scale, args.overrides) for name in names], args.minutes)
         return
-    costs = counted(args)
+    # without a bar where the costs themselves appear on the terminal
+    shown = tqdm(names, disable=sys.stdout.isatty() or None)
+    costs = (cost(load_recipe(name, args.scale, args.overrides)) for name in shown)
     if args.markdown:
         print(page(costs), end="")
     elif args.json:
@@ -56,31 +59,16 @@ def show_costs(args: argparse.Namespace) -> None:
             print(describe(one, chosen(gpus, one)) + "\n", flush=True)
 
 
-def counted(args: argparse.Namespace) -> Iterator["Cost"]:
-    """The costs of all experiments that the arguments name."""
-    from tqdm import tqdm
-
-    from repro.experiment.costs.estimate import cost
-    from repro.launch.targets import experiments_at
-
-    # without a bar where the costs themselves appear on the terminal
-    for experiment in tqdm(experiments_at(args.targets, args.scale), disable=sys.stdout.isatty() or None):
-        yield cost(load_recipe(experiment, args.scale, args.overrides))
-
-
-def measure_updates(args: argparse.Namespace) -> None:
+def measure_updates(recipes: Sequence[Recipe], minutes: float) -> None:
     """Prints a line for each measured variant, and how many are left."""
     import torch
 
     from repro.experiment.costs.estimate import cost
     from repro.experiment.costs.measure import measure_all
     from repro.experiment.costs.show import measurement
-    from repro.launch.targets import experiments_at
 
-    at_least(0, **{"--minutes": args.minutes})
-    ends = time.monotonic() + 60 * args.minutes
-    names = experiments_at(args.targets, args.scale)
-    recipes = [load_recipe(name, args.scale, args.overrides) for name in names]
+    at_least(0, **{"--minutes": minutes})
+    ends = time.monotonic() + 60 * minutes
     device, left = torch.device("cuda" if torch.cuda.is_available() else "cpu"), 0
     for row in measure_all(recipes, device, cost, ends):
         left += row is None
