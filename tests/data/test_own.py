@@ -201,7 +201,7 @@ def test_pictures_that_do_not_go_together_are_refused(raw: Path, content: str) -
         match={
             "no picture": "z.png is not a picture",
             "damaged": "z.png is not a picture",
-            "other size": "make them one size",
+            "other size": "make all of one size",
         }.get(content, "class 'c' is not among those of train"),
     ):
         made("pictures", raw)
