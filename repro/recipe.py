@@ -38,9 +38,9 @@ CHANGES = ("points", "scales")
 # What may be taken over from where training begins; the first is the default.
 TAKEN = {"start_from": ("weights", "everything", "body"), "pretrained": ("body", "statistics")}
 SECTIONS = ("trainer", "model", "data", "checkpoints", "stop", "compile", "matmul_precision")
-MAPPINGS = SECTIONS[:5]
 PLAIN = (str, int, float, list, dict, type(None))  # what YAML and JSON have in common
 USUAL = {"compile": False, "matmul_precision": "highest"}  # as if the section were absent, in the hash too
+MAPPINGS = tuple(name for name in SECTIONS if name not in USUAL)
 # Where and how a run is executed; none of these keys, nor what is below them, changes what is computed.
 INFRASTRUCTURE = (
     "trainer.accelerator.", "trainer.devices.", "trainer.num_nodes.", "trainer.strategy.", "trainer.logger.",

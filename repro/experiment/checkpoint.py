@@ -100,9 +100,9 @@ def refuse_changes(path: Path, before: dict[str, str], now: dict[str, str]) -> N
     changed = [f"{name} {old} → {new}" for name, (old, new) in pairs.items() if old != new]
     if changed:
         raise UserError(
-            f"{path} was written by other code, packages, on another device or data ({'; '.join(changed)}); go back to "
-            "them, continue with --accept-changes (the record is then `mixed` and not judged), or remove the run's "
-            "folder to begin anew"
+            f"{path} was written with other code, packages or data, or on another device ({'; '.join(changed)}); go "
+            "back to them, continue with --accept-changes (the record is then `mixed` and not judged), or remove the "
+            "run's folder to begin anew"
         )
 
 

@@ -20,7 +20,6 @@ from repro.report.views.words import PARAGRAPHS, WORDS
 COMMANDS = """\
 pip install -r requirements.lock && pip install --no-deps -e . && repro run attention-is-all-you-need/base --scale cpu
 repro list attention-is-all-you-need"""
-UNFAIR = "not a fair test"
 HEADER = (
     "Paper", "Same function", "Same training", "Same size", "Fair tests, mostly reduced scale",
     "Numbers, paper's scale", "GPU hours left",
@@ -56,31 +55,31 @@ def shown(found: Evidence) -> str:
     lines = found.rungs.values()
     tests = sum((Counter(line.tests) for line in lines), Counter())
     numbers = sum((Counter(line.numbers) for line in lines), Counter())
-    every = Counter(one.verdict for one in found.tests if not one.is_check)
+    tested = [one for one in found.tests if not one.is_check]
+    every = Counter(one.verdict for one in tested)
+    refused = [one for one in tested if one.verdict == "not a fair test"]
     hours = sum(line.gpu_hours or 0 for line in lines)
     return jinja2.Template(PARAGRAPHS["shown"]).render(
         papers=text.plural(len(lines), "paper"),
         met=sum(bool(line.cases and line.runs) for line in lines),
         own=sum(bool(line.cases and line.by_authors) for line in lines),
-        fair=", ".join(f"{tests[word]} {word}" for word in ORDERS if tests[word]) or "none yet",
+        fair=_counted(tests, ORDERS) or "none yet",
         waiting=sum(every[word] for word in WAITING),
         planned=every["planned"],
-        unfair=text.plural(every[UNFAIR], "attempt"),
-        refused=sum(
-            bool(one.test.declared) for one in found.tests if one.verdict == UNFAIR and not one.is_check
-        ),
+        unfair=text.plural(len(refused), "attempt"),
+        refused=sum(bool(one.test.declared) for one in refused),
         untested=text.plural(sum(len(file.untested) for file in found.files.values()), "claim"),
         counted=sum(line.counted for line in lines),
         tested=sum(numbers.values()),
-        numbers=_by_verdict(numbers),
+        numbers=_counted(numbers, JUDGED),
         recipes=", ".join(sorted(_reproducing(found))),
         hours=f"{float(f'{hours:.2g}'):,.0f}" if hours else "",
     )
 
 
-def _by_verdict(numbers: Mapping[str, int]) -> str:
+def _counted(verdicts: Mapping[str, int], words: Iterable[str]) -> str:
     """``4 reproduced, 1 open``."""
-    return ", ".join(f"{numbers[word]} {word}" for word in JUDGED if numbers.get(word))
+    return ", ".join(f"{verdicts[word]} {word}" for word in words if verdicts.get(word))
 
 
 def _reproducing(found: Evidence) -> set[str]:
@@ -96,8 +95,7 @@ def rungs_grid(found: Evidence, papers: Iterable[Paper]) -> Grid:
 
 def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
     trained = [value for value in (line.losses, line.weights) if value is not None]
-    tests = [f"{line.tests[word]} {word}" for word in ORDERS if line.tests.get(word)]
-    total = sum(line.tests.values())
+    total, numbers = sum(line.tests.values()), _counted(line.numbers, JUDGED)
     worst, other = max(trained, default=None), "" if line.by_authors else " (reimplementation)"
     training = f"{text.plural(line.updates, 'update')}, {parity.power(worst)}{other}"
     explained = f", {line.explained} explained" if line.explained else ""
@@ -106,9 +104,7 @@ def _rungs(paper: Paper, line: Rungs) -> tuple[Cell, ...]:
         f"{text.plural(line.cases, 'case')}, {parity.power(line.function)}" if line.cases else text.NOTHING,
         training if trained else text.NOTHING,
         f"{line.equal} of {line.sizes}{explained}" if line.sizes else text.NOTHING,
-        ", ".join(tests) or (f"none of {total} yet" if total else text.NOTHING),
-        f"{_by_verdict(line.numbers)}, of {line.counted}"
-        if line.numbers
-        else f"none of {line.counted} tested",
+        _counted(line.tests, ORDERS) or (f"none of {total} yet" if total else text.NOTHING),
+        f"{numbers}, of {line.counted}" if numbers else f"none of {line.counted} tested",
         f"{line.gpu_hours:,.0f}" if line.gpu_hours else text.NOTHING,
     )
