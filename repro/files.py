@@ -1,4 +1,4 @@
-"""Reads files, and writes them atomically. Standard library only."""
+"""Reads files, and writes them atomically. Needs the standard library only."""
 
 import contextlib
 import errno
@@ -6,11 +6,14 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from repro.errors import ReproError, UserError
+from repro.paths import files_in, results_dirs
+
+Row = TypeVar("Row")
 
 NOT_WRITABLE = (
     errno.EACCES, errno.EROFS, errno.EPERM, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENOENT,
@@ -62,22 +65,26 @@ def read_text(path: Path) -> str:
         raise UserError(f"cannot read {path}: {error}") from None
 
 
-def read_rows(path: Path, remedy: str) -> list[Any]:
-    """The rows of a generated file: a JSON array, or in a file ``.jsonl`` a value a line.
+def read_rows(name: str, remedy: str, kind: Callable[..., Row]) -> list[Row]:
+    """The rows of a generated file in the first folder of results that has it; none where no folder has it.
+
+    Args:
+        name: of the file: a JSON array of objects, or ``.jsonl``, an object a line.
+        remedy: how the file is made again.
+        kind: makes a row of the members of an object.
 
     Raises:
-        UserError: it is damaged; names the remedy.
+        UserError: the file is damaged; names the remedy.
     """
+    path = files_in(results_dirs(), name).get(name)
+    if path is None:
+        return []
     text = read_text(path)
     try:
-        rows: list[Any] = (
-            [*map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
-        )
-        if not (isinstance(rows, list) and all(isinstance(row, dict) for row in rows)):
-            raise ValueError("not a list of objects")
-    except ValueError as error:
+        rows = map(json.loads, text.splitlines()) if path.suffix == ".jsonl" else json.loads(text)
+        return [kind(**row) for row in rows]
+    except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
-    return rows
 
 
 def write_atomic(path: Path, data: bytes) -> None:

@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "yamls": {"errors", "files"},
     "seeds": {"errors"},
     "recipe": {"errors", "paths", "yamls", "seeds"},
-    "files": {"errors"},
+    "files": {"errors", "paths"},
     "record": {"errors", "paths", "files"},
     "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},

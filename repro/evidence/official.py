@@ -9,11 +9,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
-from repro.errors import UserError
 from repro.files import read_rows
-from repro.paths import SHARED, files_in, results_dirs
+from repro.paths import SHARED
 
 PARITY, SIZES = "parity.json", "sizes.json"
 GOLDEN = SHARED / "tests" / "golden"  # of a checkout
@@ -82,7 +80,7 @@ def read_parity(paper: str | None = None) -> list[CodeComparison]:
     Raises:
         UserError: the file is damaged.
     """
-    return [one for one in _read(PARITY, CodeComparison, REGENERATE) if paper in (None, one.paper)]
+    return [one for one in read_rows(PARITY, REGENERATE, CodeComparison) if paper in (None, one.paper)]
 
 
 def read_sizes() -> list[Size]:
@@ -91,21 +89,7 @@ def read_sizes() -> list[Size]:
     Raises:
         UserError: the file is damaged.
     """
-    return _read(SIZES, Size, RECOUNT)
-
-
-_Row = TypeVar("_Row", CodeComparison, Size)
-
-
-def _read(file: str, kind: type[_Row], remedy: str) -> list[_Row]:
-    """The rows of a file in the first folder of results that has it."""
-    path = files_in(results_dirs(), file).get(file)
-    if path is None:
-        return []
-    try:
-        return [kind(**row) for row in read_rows(path, remedy)]
-    except TypeError as error:
-        raise UserError(f"{path} is damaged: {error!s:.80}; {remedy}") from None
+    return read_rows(SIZES, RECOUNT, Size)
 
 
 def largest(comparisons: Iterable[CodeComparison], *kinds: str) -> float | None:

@@ -7,7 +7,6 @@ from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.judging.statistics import estimate
 from repro.files import read_rows
-from repro.paths import files_in, results_dirs
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Paragraph
 from repro.report.plots.chart import Chart, Panel, PlotLine
@@ -56,12 +55,8 @@ def crossover(comparison: Comparison) -> Crossover | None:
         for (name, scale), selection in comparison.selections.items()
         if name.startswith(f"{GRID}@") and scale == SCALE and selection.used
     }
-    return Crossover(chosen, _cells()) if chosen else None
-
-
-def _cells() -> list[dict[str, Any]]:
-    path = files_in(results_dirs(), FILE).get(FILE)
-    return read_rows(path, "`python -m benchmarks.crossover` makes it anew") if path else []
+    cells = read_rows(FILE, "`python -m benchmarks.crossover` makes it anew", dict[str, Any])
+    return Crossover(chosen, cells) if chosen else None
 
 
 def document(study: Crossover) -> Document:

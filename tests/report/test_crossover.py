@@ -18,7 +18,6 @@ from repro.report.crossover import (
     NEAR,
     PICTURE,
     SEGMENTS,
-    _cells,
     costs,
     crossover,
     machines,
@@ -115,4 +114,4 @@ def test_a_damaged_file_is_named_with_its_remedy(house: House, name: str, script
     with pytest.raises(
         UserError, match=rf"{name} is damaged: .*; `python -m benchmarks.{script}` makes it anew"
     ):
-        simple_methods(made, "test/bleu") if name == "competence.json" else _cells()
+        simple_methods(made, "test/bleu") if name == "competence.json" else crossover(compare())
