@@ -85,6 +85,7 @@ ATTEMPT = {"commit": "abc", "code_sha256": "1" * 64, "versions": {"torch": "2"},
         ({"versions": {"torch": "3"}}, True),
         ({"hardware": {"device": "GPU"}}, True),
         ({"data": {"manifest_sha256": "3" * 64}}, True),
+        ({"data": None}, False),
         ({"hardware": {**CPU, "device": "another CPU"}}, False),
         ({"code_sha256": "2" * 64, "last": 0}, False),  # none of its updates were kept
         ({"first": 2}, True),  # nobody knows what made the first two updates

@@ -113,3 +113,7 @@ def test_runs_that_do_not_compare_are_one_line(
 
 def test_a_run_is_needed(workshop: Workshop) -> None:
     call("recl").refused("RUN")
+
+
+def test_an_empty_name_is_refused() -> None:
+    call("recl", "").refused("no run ''")

@@ -53,3 +53,9 @@ def test_bad_input_is_one_line(checkout: Workshop, words: tuple[str, ...], parts
 def test_shards_are_refused_in_one_line(workshop: Workshop, strategy: str) -> None:
     words = ("run", TINY, "--scale", "cpu", "--seed", "1", "--trainer.strategy", strategy)
     call(*words).refused("trainer.strategy", strategy, "accumulate_grad_batches")
+
+
+@pytest.mark.parametrize("minutes", ["nan", "-1"])
+def test_minutes_below_0_are_refused(minutes: str) -> None:
+    base = "attention-is-all-you-need/base"
+    call("cost", base, "--measure", f"--minutes={minutes}").refused("--minutes must be at least 0")

@@ -1,7 +1,14 @@
 """data list, prepare, verify."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
+from repro.paths import PROJECT
 from tests.workshop import Workshop, call
 
 
@@ -87,3 +94,16 @@ def test_text_is_refused_in_one_line(empty: Workshop) -> None:
 
 def test_verify_without_a_store_names_the_command(empty: Workshop) -> None:
     call("data", "verify", "numbers-en-de").refused("repro data prepare numbers-en-de")
+
+
+def test_a_preparation_that_is_terminated_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "repro", "data", "prepare", "numbers-en-de", "--vocab-size", "600"]
+    environment = os.environ | {"REPRO_DATA": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    with subprocess.Popen(
+        command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        while not list(tmp_path.rglob(".*600*")) and process.poll() is None:
+            time.sleep(0.05)
+        process.terminate()
+        assert process.wait() == 130
+    assert list(tmp_path.rglob("*600*")) == []

@@ -234,3 +234,9 @@ def test_doctor_shows_its_checks_and_fails_where_one_fails(
     data = doctor.Check("fail", "gone", "bring it back")
     monkeypatch.setattr(doctor, "checks", lambda: {"disk": fine, "data": data})
     assert call("doctor").code == 1
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    words = f"{sys.executable} -m repro list reformer --json {closed}"
+    assert subprocess.run(["bash", "-c", words], cwd=PROJECT, stderr=subprocess.DEVNULL).returncode == 0

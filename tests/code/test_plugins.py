@@ -28,6 +28,14 @@ class Untyped(FullAttention):
     def __init__(self, d_model, n_heads):
         super().__init__(d_model, n_heads)
 
+class Lookup(FullAttention):
+    def forward(self, x, state, layout):
+        return {}["key"]
+
+class Divides(FullAttention):
+    def forward(self, x, state, layout):
+        return 1 / 0
+
 def loop(mixer, x, causal, lengths, past):
     return FullAttention.forward(mixer, x, None, plugins_layout(x.shape[1])).y
 
@@ -78,6 +86,8 @@ def test_a_mixer_that_breaks_a_law_is_named(project: Path) -> None:
         x for x in said.out.splitlines(True) if "FAIL" in x
     )
     call("check", "Mine").refused("breaks the contract", "n_heads")
+    call("check", "Lookup", "--init", "{n_heads: 3}").refused("breaks the contract", "KeyError")
+    call("check", "Divides", "--init", "{n_heads: 3}").refused("breaks the contract", "ZeroDivisionError")
     call("check", "os.system").refused("os.system", "name a plugin of your own in repro.yaml")
 
 
