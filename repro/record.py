@@ -210,9 +210,12 @@ def made_by(facts: Mapping[str, Any]) -> dict[str, str]:
     Attempts before 2026-11-30 do not name their data.
     """
     hardware, data = facts.get("hardware") or {}, facts.get("data") or {}
-    device = hardware.get("instructions", hardware.get("device"))
-    made = {"code": str(facts.get("code_sha256"))[:8], **(facts.get("versions") or {}), "device": str(device)}
-    return made | ({"data": str(data.get("manifest_sha256"))[:8]} if data else {})
+    return {
+        "code": str(facts.get("code_sha256"))[:8],
+        **(facts.get("versions") or {}),
+        "device": str(hardware.get("instructions", hardware.get("device"))),
+        "data": str(data.get("manifest_sha256"))[:8],
+    }
 
 
 def _refuse_constant(text: str) -> float:

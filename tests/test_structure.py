@@ -24,7 +24,7 @@ BUDGETS = {
     "models": 1118,
     "nn": 4471,
     "report": 2004,
-    "repro": 1304,
+    "repro": 1307,
     "tasks": 3027,
     "training": 886,
     "verify": 170,
