@@ -77,8 +77,9 @@ def test_rows_that_were_timed_with_different_threads_are_named(house):
         house.record(f"toy/{row}", 1, 900.0, hardware={"device": "CPU", "threads": 2})
     assert "not timed alike" not in said()
     house.record("toy/base", 3, 900.0, hardware={"device": "H100"}, gpu_hours=1.0)
-    house.recipe("small", GOAL % ("small", "bleu", ""))
-    house.record("toy/small", 1, 27.8, hardware={"device": "CPU", "threads": 4})
+    for name, threads in (("small", 4), ("other", 2)):
+        house.recipe("small", GOAL % ("small", "bleu", ""), name=name)
+        house.record(f"toy/{name}", 1, 27.8, hardware={"device": "CPU", "threads": threads})
     assert "not timed alike" not in said(), "neither a GPU nor a number that is not timed"
     house.record("toy/base", 2, 900.0, hardware={"device": "CPU", "threads": 1})
     assert "- speed: not timed alike, 2 threads (Big, Base); 1 thread (Base)." in said()
