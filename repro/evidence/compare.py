@@ -16,6 +16,7 @@ from repro.evidence.judging.statistics import estimate
 from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load_papers
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.verified import Verified, read_verified
+from repro.grouping import grouped
 from repro.ledger import Line, read_ledger
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
@@ -46,10 +47,7 @@ class Comparison:
     @cached_property
     def grouped(self) -> defaultdict[tuple[str, str], list[RunRecord]]:
         """The records of each experiment at each scale, those that do not count included."""
-        groups = defaultdict(list)
-        for record in self.records:
-            groups[record.experiment, record.scale].append(record)
-        return groups
+        return grouped(((record.experiment, record.scale), record) for record in self.records)
 
     @cached_property
     def selections(self) -> dict[tuple[str, str], Selection]:
@@ -121,13 +119,11 @@ def compare(paper: str | None = None) -> Comparison:
 
 
 def _add_entries(comparison: Comparison, paper: Paper) -> None:
-    goals: dict[tuple[str, str], list[Goal]] = {}
-    for recipe in comparison.recipes.values():
-        for goal in goals_of(recipe) if recipe.paper == paper.key else ():
-            goals.setdefault((goal.table, goal.row), []).append(goal)
+    recipes = [recipe for recipe in comparison.recipes.values() if recipe.paper == paper.key]
+    goals = grouped(((goal.table, goal.row), goal) for recipe in recipes for goal in goals_of(recipe))
     for table in paper.tables.values():
         for row in table.rows.values():
-            own = goals.get((table.id, row.id), [])
+            own = goals[table.id, row.id]
             names: list[str | None] = list(dict.fromkeys([*row.values, *(goal.metric for goal in own)]))
             for name in names or [None]:
                 entry = Entry(paper, table, row, table.metrics[name] if name else None)

@@ -14,6 +14,7 @@ from repro.errors import UserError, nearest
 from repro.evidence.declared import equality
 from repro.evidence.declared.fair_tests import FairTest, Sweep, digest, load_tests, published_rows
 from repro.evidence.published import Paper, load_papers
+from repro.grouping import grouped
 from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
 from repro.paths import records_dirs
 from repro.recipe import (
@@ -118,12 +119,9 @@ def check_records(runs: Path) -> list[str]:
 
 def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
     """Files that differ from their lines. A withdrawn record may have been damaged and restored."""
-    recorded: dict[str, set[str]] = {}
-    for line in lines:
-        if line.event in OF_FILES:
-            recorded.setdefault(line.path, set()).add(line.sha256)
+    recorded = dict.fromkeys((line.path, line.sha256) for line in lines if line.event in OF_FILES)
     left_out = withdrawn(runs)
-    for path, hashes in recorded.items():
+    for path, hashes in grouped(recorded).items():
         if not (runs / path).is_file():
             yield f"runs/{path} is gone, and runs/{LEDGER} has a line of it; restore it from git"
             continue

@@ -9,6 +9,7 @@ from repro.evidence.declared.outcomes import ORDERS, WAITING, Tested
 from repro.evidence.entries import Entry
 from repro.evidence.official import CodeComparison, Size, largest
 from repro.evidence.published import Paper
+from repro.grouping import grouped
 
 JUDGED = ("reproduced", "higher", "lower", "open", "at chance", "short budget")
 SEEDS = 3  # of each experiment that is still to be run
@@ -97,10 +98,7 @@ def summarised(tested: Iterable[Tested]) -> list[Tested]:
 
     A later fair attempt does not replace an earlier one: both are counted. Checks of the code are left out.
     """
-    attempts: dict[str, list[Tested]] = {}
-    for one in tested:
-        if not one.is_check:
-            attempts.setdefault(one.test.claim, []).append(one)
+    attempts = grouped((one.test.claim, one) for one in tested if not one.is_check)
     shown: list[Tested] = []
     for tried in attempts.values():
         shown += [one for one in tried if one.counts or one.verdict in WAITING] or tried[-1:]

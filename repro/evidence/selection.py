@@ -188,11 +188,8 @@ def _apart(pairs: list[tuple[RunRecord, Measurement]]) -> list[str]:
     protocols = [(record.seed, protocol_of(m)) for record, m in pairs]
     notes = []
     for key in sorted({key for _, protocol in protocols for key in protocol}):
-        seeds: dict[str, list[int]] = {}
-        for seed, protocol in protocols:
-            seeds.setdefault(entry_words(protocol, key), []).append(seed)
-        if len(seeds) > 1:
-            words = "; ".join(f"{value} ({_listed(own)})" for value, own in seeds.items())
+        entries = [(entry_words(protocol, key), seed) for seed, protocol in protocols]
+        if words := text.by_value(entries, _listed):
             notes.append(f"protocols differ between seeds: {words}: not averaged")
     return notes
 

@@ -3,10 +3,13 @@
 import json
 import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from repro.evidence.judging.statistics import Estimate
+from repro.grouping import grouped
 
+Owner = TypeVar("Owner")
 NOTHING = "–"  # noqa: RUF001 - a dash in an empty cell
 
 
@@ -99,6 +102,12 @@ def mapping(pairs: Mapping[str, object]) -> str:
         for key, value in sorted(pairs.items())
     ]
     return ", ".join(words) or NOTHING
+
+
+def by_value(pairs: Iterable[tuple[str, Owner]], listed: Callable[[list[Owner]], str]) -> str:
+    """``a100 (big, base); h100 (small)``: the owners of each value; empty where all have the same."""
+    owners = grouped(pairs)
+    return "; ".join(f"{value} ({listed(own)})" for value, own in owners.items()) if len(owners) > 1 else ""
 
 
 def word(value: object) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError, nearest
+from repro.grouping import grouped
 from repro.paths import all_records_dirs
 from repro.recipe import SCALES, Overrides, Recipe, experiments, load_recipe, reproduced, scales_of
 from repro.record import RECORD_FILE, read_records, withdrawn
@@ -130,9 +131,7 @@ def few_seeds(specs: Sequence[RunSpec], seeds: SeedChoice) -> list[str]:
 
 def not_judged(specs: Sequence[RunSpec]) -> list[str]:
     """A line for each experiment with runs whose records are kept and not judged."""
-    seeds: dict[str, list[int]] = {}
-    for spec in specs:
-        seeds.setdefault(spec.recipe.experiment, []).append(spec.seed)
+    seeds = grouped((spec.recipe.experiment, spec.seed) for spec in specs)
     judged = {spec.recipe.experiment: spec.recipe.seeds for spec in specs}
     return [line for e, seeds_of in seeds.items() for line in unjudged(e, dict.fromkeys(seeds_of), judged[e])]
 

@@ -23,6 +23,7 @@ from wandb_workspaces import expr
 from repro.evidence import text
 from repro.evidence.goals import goals_of, numbers_for
 from repro.evidence.table import Evidence
+from repro.grouping import grouped
 from repro.recipe import SCALES, Recipe
 from repro.record import write_atomic
 from repro.report.formats.blocks import Document, Grid, Heading
@@ -150,9 +151,7 @@ def _report(place: Place, title: str, blocks: list[Any], description: str = "") 
 
 def by_recipe(found: Evidence, place: Place) -> Iterator[Any]:
     """A heading and panels for each recipe. Scales never share axes: each has panels of its own."""
-    grids: dict[str, list[Recipe]] = {}
-    for recipe in found.comparison.recipes.values():
-        grids.setdefault(grid_of(recipe.experiment), []).append(recipe)
+    grids = grouped((grid_of(recipe.experiment), recipe) for recipe in found.comparison.recipes.values())
     for grid, points in sorted(grids.items()):
         yield wr.H3(text.clean(grid))
         metrics = (*TRAINING[:1], *validated(found, points), *TRAINING[1:], *SPEED)
@@ -181,12 +180,9 @@ def validated(found: Evidence, recipes: list[Recipe]) -> list[str]:
 def published_lines(found: Evidence) -> dict[str, list[str]]:
     """The published numbers in the summaries of runs at the paper's scale, by the validation curve of their score."""
     (paper,) = found.papers
-    lines: dict[str, dict[str, None]] = {}
-    for recipe in found.comparison.recipes.values():
-        for name in sorted(numbers_for(recipe, paper)) if recipe.scale == "paper" else ():
-            curve = name.partition("@")[0].replace("test/", "val/", 1)
-            lines.setdefault(curve, {})[f"published/{name}"] = None
-    return {curve: list(names) for curve, names in lines.items()}
+    recipes = [recipe for recipe in found.comparison.recipes.values() if recipe.scale == "paper"]
+    names = dict.fromkeys(name for recipe in recipes for name in sorted(numbers_for(recipe, paper)))
+    return grouped((n.partition("@")[0].replace("test/", "val/", 1), f"published/{n}") for n in names)
 
 
 def commands(found: Evidence) -> list[str]:

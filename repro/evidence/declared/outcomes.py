@@ -194,13 +194,9 @@ def _look(
 
 def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRecord], object]) -> str:
     """Names the rows whose runs differ in a fact from those of other rows; empty where none do."""
-    rows_of: dict[str, list[str]] = {}
-    for s in results:
-        value = " and ".join(sorted({str(fact(record)) for record in s.sample.records}))
-        if value:
-            rows_of.setdefault(value, []).append(s.row)
-    words = "; ".join(f"{value} ({', '.join(rows)})" for value, rows in rows_of.items())
-    return f"different {what} between rows: {words}" if len(rows_of) > 1 else ""
+    facts = [(sorted({str(fact(record)) for record in s.sample.records}), s.row) for s in results]
+    words = text.by_value(((" and ".join(found), row) for found, row in facts if found), ", ".join)
+    return f"different {what} between rows: {words}" if words else ""
 
 
 def _judged(result: Tested) -> Tested:

@@ -11,6 +11,7 @@ from repro.experiment.costs import roofline
 from repro.experiment.costs.estimate import Cost
 from repro.experiment.costs.roofline import VARIANTS, gpu_named
 from repro.experiment.costs.show import fitting, flops, number, size
+from repro.grouping import grouped
 from repro.seeds import SeedChoice
 
 SEEDS = 3
@@ -19,7 +20,7 @@ H100 = gpu_named("H100")
 
 def page(costs: Iterable[Cost]) -> str:
     """The whole page."""
-    by_paper = _grouped(costs, "/")
+    by_paper = grouped((one.recipe.paper, one) for one in costs)
     return "\n".join([
         _head([one for group in by_paper.values() for one in group]),
         _table(
@@ -69,7 +70,8 @@ def recipes(costs: Iterable[Cost]) -> str:
         "recipe", "points", "updates", "FLOPs a run", "state", "peak", "on H100",
         *(f"H100 hours in {name}" for name in VARIANTS), "own GPU hours",
     )  # fmt: skip
-    return _table([_recipe_row(name, group) for name, group in _grouped(costs, "@").items()], heads)
+    groups = grouped((one.recipe.experiment.partition("@")[0], one) for one in costs)
+    return _table([_recipe_row(name, group) for name, group in groups.items()], heads)
 
 
 def _recipe_row(name: str, group: Sequence[Cost]) -> list[str]:
@@ -93,14 +95,6 @@ def _range(format_value: Callable[[Any], str], values: Iterable[float | None]) -
     known = [value for value in values if value is not None]
     low, high = format_value(min(known, default=None)), format_value(max(known, default=None))
     return low if low == high else f"{low} to {high}"
-
-
-def _grouped(costs: Iterable[Cost], sign: str) -> dict[str, list[Cost]]:
-    """Groups experiments by the part of their names before a sign."""
-    groups: dict[str, list[Cost]] = {}
-    for one in costs:
-        groups.setdefault(one.recipe.experiment.partition(sign)[0], []).append(one)
-    return groups
 
 
 def _table(rows: Sequence[Sequence[str]], heads: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 from statistics import mean
 
 from repro.errors import UserError
+from repro.grouping import grouped
 from repro.launch.cost import expectation
 from repro.launch.status.job_state import UNDER_WAY, never_starts
 from repro.launch.status.state import RunState
@@ -64,10 +65,8 @@ def summarise(rows: Sequence[RunState], now: datetime | None = None) -> Summary:
     groups: dict[str, list[RunState]] = {name: [] for name in (*_GROUPS, "failed")}
     for row in rows:
         groups[next((name for name, states in _GROUPS.items() if row.state in states), "failed")].append(row)
-    took: dict[str, list[float]] = {}
-    for row in groups["done"]:
-        if row.wall_s is not None:  # else its record cannot be read
-            took.setdefault(row.run.rpartition("/")[0], []).append(row.wall_s)
+    done = [(row.run.rpartition("/")[0], row.wall_s) for row in groups["done"]]
+    took = grouped((experiment, time) for experiment, time in done if time is not None)  # of readable records
     expected = cache(_expected)
     running = [_needs(row, took, expected) for row in groups["running"]]
     queued = [_needs(row, took, expected) for row in groups["queued"]]

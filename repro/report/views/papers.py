@@ -68,13 +68,11 @@ def _table(table: PublishedTable, entries: list[Entry]) -> Document:
 
 def _threads(metric: Metric, entries: list[Entry]) -> str:
     """States the threads of rows that were timed on a CPU with different numbers of them; empty where none were."""
-    rows: dict[int, dict[str, None]] = {}
-    for e in entries if metric.rules.kind == "timed" else ():
-        records = [r for c in e.paper_cells for r in c.sample.records if e.metric is metric and not r.on_gpu]
-        for record in records:
-            rows.setdefault(record.hardware["threads"], {})[e.row.label] = None
-    words = "; ".join(f"{text.plural(n, 'thread')} ({', '.join(labels)})" for n, labels in rows.items())
-    return f"{metric.name}: not timed alike, {words}." if len(rows) > 1 else ""
+    timed = [e for e in entries if e.metric is metric and metric.rules.kind == "timed"]
+    records = [(r, e.row.label) for e in timed for c in e.paper_cells for r in c.sample.records]
+    threads = [(r.hardware["threads"], label) for r, label in records if not r.on_gpu]
+    words = text.by_value(((text.plural(n, "thread"), row) for n, row in dict.fromkeys(threads)), ", ".join)
+    return f"{metric.name}: not timed alike, {words}." if words else ""
 
 
 def _title(metric: Metric) -> str:

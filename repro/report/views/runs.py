@@ -3,6 +3,7 @@
 from repro.evidence import text
 from repro.evidence.compare import Comparison
 from repro.evidence.table import Evidence
+from repro.grouping import grouped
 from repro.recipe import SCALES, change_results
 from repro.record import RunRecord
 from repro.report.formats.blocks import Bullets, Document, Grid, Heading, Paragraph, VerdictWord
@@ -15,17 +16,14 @@ HEADER = ("Run", "State", "First number", "Tests", "Updates", "Time", "Hardware"
 def runs_document(evidence: Evidence) -> Document:
     """Lists every record by paper, with the reason where it does not count."""
     comparison = evidence.comparison
-    tests: dict[str, list[str]] = {}
-    for one in evidence.tests:
-        for path in {record.path for s in one.results for record in s.sample.records}:
-            tests.setdefault(path, []).append(one.test.name)
+    used = [(one.test.name, s.sample.records) for one in evidence.tests for s in one.results]
+    tests = grouped(dict.fromkeys((record.path, name) for name, records in used for record in records))
     document: Document = [
         Heading(1, "Runs"),
         Paragraph("Every run record. The command repro show prints all of one."),
     ]
-    papers: dict[str, list[RunRecord]] = {}
-    for record in sorted(comparison.records, key=_place):
-        papers.setdefault(record.experiment.partition("/")[0], []).append(record)
+    records = sorted(comparison.records, key=_place)
+    papers = grouped((record.experiment.partition("/")[0], record) for record in records)
     for paper, records in papers.items():
         rows = tuple(_line(comparison, record, tests.get(record.path, [])) for record in records)
         document += [Heading(2, paper), Grid(HEADER, rows, frozenset({4, 5}))]

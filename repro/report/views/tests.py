@@ -9,6 +9,7 @@ from repro.evidence.declared.fair_tests import Sweep
 from repro.evidence.declared.outcomes import PARTS, Tested
 from repro.evidence.published import Paper
 from repro.evidence.table import Evidence
+from repro.grouping import grouped
 from repro.report.competence import simple_methods
 from repro.report.formats.blocks import Bullets, Document, Figure, Grid, Heading, Link, Paragraph, VerdictWord
 from repro.report.plots.plot import Plot
@@ -164,10 +165,8 @@ def _facts(one: Tested) -> list[str]:
 
 def _commands(one: Tested) -> list[str]:
     """The commands of the rows that today's recipes make; those that name a configuration are older."""
-    by_seeds: dict[str, list[str]] = {}
-    for row, run in one.test.rows.items():
-        if not run.config:
-            by_seeds.setdefault(show_ranges(one.test.seeds_of(row)), []).append(shlex.quote(run.run))
+    current = [(row, run.run) for row, run in one.test.rows.items() if not run.config]
+    by_seeds = grouped((show_ranges(one.test.seeds_of(row)), shlex.quote(run)) for row, run in current)
     return [
         f"Command: repro reproduce {' '.join(dict.fromkeys(runs))} --scale {one.test.scale} --seeds "
         + (seeds if {"-", ","} & set(seeds) else f"{seeds}-{seeds}")
