@@ -10,12 +10,16 @@ event           path                        SHA-256 of             meaning
 ``withdrawn``   record                      the file               it counts for nothing; the reason does not depend
                                                                    on its score
 ``declared``    ``tests/<paper>/<test>``    the declaration        the test is fixed from now on
-``started``     run id                      the configuration      a judged seed is about to make its first update
+``declared``    ``seeds/<run id, no seed>``  the seeds              the judged seeds of a recipe at the paper's scale,
+                                                                   to which others may only be added at the end
+``started``     run id                      the configuration      a judged seed is about to make its first update;
+                                                                   once more where it begins anew
 ==============  ==========================  =====================  =============================================
 """
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -25,7 +29,9 @@ from pathlib import Path
 
 from repro.errors import UserError
 from repro.files import lock, writing
+from repro.recipe import Recipe
 from repro.record import LEDGER
+from repro.seeds import show_ranges
 
 TAB = "\t"
 HEADER = TAB.join(("time", "event", "path", "sha256", "reason"))
@@ -74,14 +80,18 @@ def read_ledger(runs: Path) -> list[Line]:
         return _parse(file.read(), path)
 
 
-def start(runs: Path, run_id: str, config_hash: str, commit: str | None) -> None:
-    """Notes that a judged seed is about to make its first update; once for each run.
+def start(
+    runs: Path, run_id: str, config_hash: str, commit: str | None, seeds: Line | None, anew: bool
+) -> None:
+    """Notes that a judged seed is about to make its first update.
 
     Args:
         runs: folder of records; nothing is noted where it has no ledger.
         run_id: of the run.
         config_hash: SHA-256 of its configuration.
         commit: of its code.
+        seeds: the declaration of the judged seeds, which is added where there is none yet.
+        anew: whether it begins at the first update; else it is noted only where it was not before.
 
     Raises:
         UserError: a malformed ledger, or a folder that cannot be written to.
@@ -90,8 +100,19 @@ def start(runs: Path, run_id: str, config_hash: str, commit: str | None) -> None
     if not (runs / LEDGER).is_file():
         return
     with appending(runs) as (lines, append):
-        if not any(line.event == "started" and line.path == run_id for line in lines):
-            append([Line.now("started", run_id, config_hash, commit or NO_REASON)])
+        known = {(line.event, line.path) for line in lines}
+        new = [seeds] if seeds and (seeds.event, seeds.path) not in known else []
+        if anew or ("started", run_id) not in known:
+            new.append(Line.now("started", run_id, config_hash, commit or NO_REASON))
+        append(new)
+
+
+def seeds_line(recipe: Recipe) -> Line | None:
+    """Makes the declaration of a recipe's judged seeds, which are its reason; None at a reduced scale."""
+    if recipe.scale != "paper":
+        return None
+    seeds, path = show_ranges(recipe.seeds), f"seeds/{recipe.experiment}/paper/{recipe.hash8}"
+    return Line.now("declared", path, hashlib.sha256(seeds.encode()).hexdigest(), seeds)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import isfinite
 from pathlib import Path
@@ -239,9 +239,12 @@ def load_recipe(experiment: str, scale: str = "paper", overrides: Overrides | No
             raise UserError(f"--{key}: settings start with one of {', '.join(SECTIONS)}")
     _change(config, dict(overrides or ()), "command line")
     words = tuple(_word(key, value) for key, value in overrides or ())
+    recipe = Recipe(experiment, scale, config, words)
     if named := [word for word in words if change_results([word])]:
+        if recipe.signature == load_recipe(experiment, scale).signature:  # they are the recipe's own
+            return replace(recipe, overrides=tuple(word for word in words if word not in named))
         _deviate(config, [f"Settings given on the command line: {' '.join(named)}"])
-    return Recipe(experiment, scale, config, words)
+    return recipe
 
 
 def _word(key: str, value: Tree) -> str:

@@ -161,7 +161,7 @@ def test_a_setting_keeps_its_value_and_type(write, value):
 
 
 @pytest.mark.parametrize(
-    ("key", "text"), [("compile", "true"), ("matmul_precision", '"high"'), ("stop", "null")]
+    ("key", "text"), [("compile", "true"), ("matmul_precision", '"high"'), ("stop", '{"at": 1}')]
 )
 def test_some_settings_have_no_dot(write, key, text):
     (word,) = load_recipe("toy/base", overrides=[(key, parse_yaml(text))]).overrides
@@ -370,3 +370,14 @@ def test_differing_keys():
         "c: (not set) → 4",
         "d: 4 → (not set)",
     ]
+
+
+def test_settings_that_are_the_recipes_own_change_nothing(write):
+    steps = load_recipe("toy/base").config["trainer"]["max_steps"]
+    own = load_recipe("toy/base", overrides=[("trainer.max_steps", steps), ("trainer.devices", 2)])
+    assert own.overrides == ("--trainer.devices=2",)
+    assert own.config["trainer"]["devices"] == 2
+    assert own.config_hash == load_recipe("toy/base").config_hash
+    assert own.config.get("deviations") == load_recipe("toy/base").config.get("deviations")
+    other = load_recipe("toy/base", overrides=[("trainer.max_steps", steps), ("compile", True)])
+    assert other.overrides == (f"--trainer.max_steps={steps}", "--compile=true")

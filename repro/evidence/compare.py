@@ -17,11 +17,11 @@ from repro.evidence.published import COUNTED, Derivation, Paper, Reference, load
 from repro.evidence.selection import Sample, Selection, sample
 from repro.evidence.verified import Verified, read_verified
 from repro.grouping import grouped
-from repro.ledger import Line, read_ledger
+from repro.ledger import NO_REASON, Line, read_ledger
 from repro.paths import records_dirs, results_dirs
 from repro.recipe import Recipe, experiments, load_recipe, scales_of
 from repro.record import Damage, Measurement, RunRecord, read_records
-from repro.seeds import show_ranges
+from repro.seeds import TUNING, show_ranges
 
 Name = TypeVar("Name")
 Key = tuple[str, str, str, str | None]  # paper, table, row, metric
@@ -62,8 +62,36 @@ class Comparison:
     @cached_property
     def beginnings(self) -> dict[str, datetime]:
         """When each run first began, by its id, from the ledger and from records, withdrawn ones included."""
-        started = [(line.path, line.moment) for line in self.ledger if line.event == "started"]
+        started = [(run, line.moment) for run, lines in self.started.items() for line in lines]
         return _first([*started, *((record.run_id, record.began) for record in self.records)])
+
+    def beginning(self, records: Iterable[RunRecord]) -> datetime:
+        """When the first run behind some records began, earlier tries of the same run included."""
+        return self.first_beginning(record.run_id for record in records)
+
+    def begun_again(self, records: Iterable[RunRecord]) -> list[str]:
+        """Names the seeds whose run was begun more often than its records list, or by other code: a try is lost."""
+        lost = []
+        for record in records:
+            started = [line.reason for line in self.started.get(record.run_id, ())]
+            tries = self.tries[record.run_id]
+            if len(started) > max(1, len(tries)) or not {*started} <= {NO_REASON, *tries}:
+                lost.append(record.seed)
+        return [f"begun before, without a record: seed {show_ranges(sorted({*lost}))}"] if lost else []
+
+    @cached_property
+    def started(self) -> dict[str, list[Line]]:
+        """The lines of the ledger on the beginnings of each run, by its id."""
+        return grouped((line.path, line) for line in self.ledger if line.event == "started")
+
+    @cached_property
+    def tries(self) -> defaultdict[str, list[str]]:
+        """The commits of all attempts that the records of each run list, by its id."""
+        return grouped(
+            (record.run_id, str(attempt["commit"]))
+            for record in self.records
+            for attempt in record.attempts or [{"commit": record.commit}]
+        )
 
     def first_beginning(self, run_ids: Iterable[str]) -> datetime:
         """When the first of some runs began, at least one of which did."""
@@ -172,7 +200,7 @@ def _derived_cell(comparison: Comparison, entry: Entry, rule: Derivation, source
     notes = (*source.notes, why) if why else source.notes
     count, level = next((look for look in LOOKS if look[0] >= len(values)), LOOKS[-1])
     seeds = comparison.recipes[goal.experiment, scale].seeds[:count]
-    return _judged(entry, goal, derived, notes, seeds, level)
+    return _judged(comparison, entry, goal, derived, notes, seeds, level)
 
 
 def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
@@ -181,7 +209,17 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
     selection = comparison.selections[goal.experiment, goal.scale]
     if goal.scale != "paper" or entry.rules is None or entry.rules.kind not in COUNTED:
         numbers = sample(goal.measured, selection)
-        return _judged(entry, goal, numbers, (*selection.notes, *numbers.notes), recipe.seeds, LEVEL)
+        return _judged(
+            comparison, entry, goal, numbers, (*selection.notes, *numbers.notes), recipe.seeds, LEVEL
+        )
+    if entry.rules.kind == "trained":
+        selection = replace(selection, also=())  # no other run gives a seed the number that its own lacks
+    known = frozenset(recipe.seeds)
+    unnamed = sorted(
+        {r.seed for r, state in selection.left_out if state == "tuning" and r.seed < TUNING} - known
+    )
+    before = [f"recorded and not judged: seed {show_ranges(unnamed)}"] if unnamed else []
+    before += selection.other_configurations(goal.measured)
     found: list[Cell] = []
     for count, level in LOOKS:
         seeds = recipe.seeds[:count]
@@ -190,15 +228,22 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
             break
         rest = [record.seed for record in selection.used if record.seed not in seeds]
         left_out = [f"not counted: seed {show_ranges(rest)}"] if rest else []
-        notes = (*selection.notes, *numbers.notes, *left_out)
-        found.append(_judged(entry, goal, numbers, notes, seeds, level))
+        again = comparison.begun_again(numbers.records)
+        notes = (*selection.notes, *numbers.notes, *left_out, *before, *again)
+        found.append(_judged(comparison, entry, goal, numbers, notes, seeds, level))
         if found[-1].verdict != "open" or len(recipe.seeds) <= count:
             break
     return found[-1]
 
 
 def _judged(
-    entry: Entry, goal: Goal, sample: Sample, notes: tuple[str, ...], seeds: Sequence[int], level: float
+    comparison: Comparison,
+    entry: Entry,
+    goal: Goal,
+    sample: Sample,
+    notes: tuple[str, ...],
+    seeds: Sequence[int],
+    level: float,
 ) -> Cell:
     rules, published = entry.rules, entry.published
     if sample.estimate is None:
@@ -209,7 +254,7 @@ def _judged(
         return Cell(goal, sample, "unpublished", "", None, notes)
     if rules.kind in COUNTED:
         place = f"{goal.table}, row {goal.row}, {goal.metric}"
-        check_date(rules.margin, entry.metric.unit, sample.records, place)
+        check_date(rules.margin, entry.metric.unit, comparison.beginning(sample.records), place)
     difference = sample.estimate.mean - published
     devices = {"gpu" if r.on_gpu else "cpu" for r in sample.records}
     if rules.kind == "ratio" and rules.device and devices != {rules.device}:

@@ -14,8 +14,9 @@ from repro.errors import UserError, nearest
 from repro.evidence.declared import equality
 from repro.evidence.declared.fair_tests import FairTest, Sweep, digest, load_tests, published_rows
 from repro.evidence.published import Paper, load_papers
+from repro.evidence.verified import VERIFIED
 from repro.grouping import grouped
-from repro.ledger import HEADER, NO_REASON, OF_FILES, TAB, Line, appending, read_ledger
+from repro.ledger import NO_REASON, OF_FILES, TAB, Line, appending, read_ledger, seeds_line
 from repro.paths import records_dirs
 from repro.recipe import (
     Config,
@@ -28,10 +29,15 @@ from repro.recipe import (
     signature_hash,
 )
 from repro.record import LEDGER, Records, RunRecord, read_records, withdrawn
+from repro.seeds import parse_seeds, show_ranges
 from repro.yamls import short
 
 SHOWN_KEYS = 3  # of a superseded record's differences
-CLAIM, EXTENDED = "/claim", "/extended"  # ends of the paths of declarations; see :func:`declaration`
+CLAIM, COLUMN, EXTENDED = (
+    "/claim",
+    "/column",
+    "/extended",
+)  # ends of the paths of declarations; see :func:`declaration`
 _HISTORY = (
     "log", "-p", "-U0", "-m", "--full-history", "--format=", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
     "--no-renames", "--",
@@ -87,7 +93,8 @@ def withdraw(runs: Path, name: str, reason: str) -> str:
 def unfinished(runs: Path) -> list[str]:
     """Returns the ids of runs that were started and have no record."""
     recorded = {record.run_id for record in read_records(runs).good}
-    return [line.path for line in read_ledger(runs) if line.event == "started" and line.path not in recorded]
+    started = dict.fromkeys(line.path for line in read_ledger(runs) if line.event == "started")
+    return [run for run in started if run not in recorded]
 
 
 def check_records(runs: Path) -> list[str]:
@@ -111,8 +118,9 @@ def check_records(runs: Path) -> list[str]:
             for line in _missing(runs, lines, records)
         ),
         *(
-            f"runs/{[*text.split(TAB), '', ''][2]}: a line of an earlier commit's runs/{LEDGER} is missing; restore it"
-            for text in sorted(_committed(runs) - {HEADER, *map(str, lines)})
+            f"runs/{name} lacks a line of an earlier commit, {' '.join(line.split(TAB)[:3])}; restore it"
+            for name in (LEDGER, VERIFIED)
+            for line in _lost(runs, name)
         ),
     ]
 
@@ -120,10 +128,13 @@ def check_records(runs: Path) -> list[str]:
 def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
     """Files that differ from their lines. A withdrawn record may have been damaged and restored."""
     recorded = dict.fromkeys((line.path, line.sha256) for line in lines if line.event in OF_FILES)
-    left_out = withdrawn(runs)
+    left_out, files = withdrawn(runs), set(_files(runs))
+    for sha256, paths in grouped((s, p) for p, s in recorded if p.endswith(".json")).items():
+        if len(paths) > 1:
+            yield f"runs/{paths[-1]} has the SHA-256 {sha256[:8]} of runs/{paths[0]}; remove the copy and its line"
     for path, hashes in grouped(recorded).items():
-        if not (runs / path).is_file():
-            yield f"runs/{path} is gone, and runs/{LEDGER} has a line of it; restore it from git"
+        if path not in files:
+            yield f"runs/{path} is gone or behind a link, and runs/{LEDGER} has a line of it; restore it from git"
             continue
         actual = _sha256(runs / path)
         if actual not in hashes or (len(hashes) > 1 and path not in left_out):
@@ -131,13 +142,17 @@ def _altered(runs: Path, lines: list[Line]) -> Iterator[str]:
             yield f"runs/{path}: SHA-256 is {actual[:8]}, runs/{LEDGER} states {expected}; restore both from git"
 
 
+def _files(runs: Path) -> list[str]:
+    """The paths below ``runs`` of all records and outputs; folders behind links are not read."""
+    files = (path for path in runs.rglob("*") if path.name.endswith((".json", ".outputs.txt")))
+    return sorted(path.relative_to(runs).as_posix() for path in files if path.is_file())
+
+
 def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     """Returns the lines to append. A snapshot does not contain the current recipes and supersedes nothing."""
     known = {line.path for line in lines}
     known |= {damage.path for damage in records.damaged}  # it gets its line once it is restored or withdrawn
-    files = sorted(p for p in runs.rglob("*") if p.name.endswith((".json", ".outputs.txt")))
-    paths = [path.relative_to(runs).as_posix() for path in files]
-    events = [("recorded", path, NO_REASON) for path in paths if path not in known]
+    events = [("recorded", path, NO_REASON) for path in _files(runs) if path not in known]
     superseded = {line.path for line in lines if line.event == "superseded"}
     good = [] if is_snapshot() else records.good
     own = [r for r in good if r.path not in superseded and not r.overrides]
@@ -145,6 +160,7 @@ def _missing(runs: Path, lines: list[Line], records: Records) -> list[Line]:
     outdated = ((r.path, _outdated(r, today[r.experiment, r.scale])) for r in own)
     events += [("superseded", path, reason) for path, reason in outdated if reason]
     missing = [Line.now(event, path, _sha256(runs / path), reason) for event, path, reason in events]
+    missing += [line for line in _seeds(good) if line.path not in known]
     if not is_snapshot():
         ledgers = [lines, *(read_ledger(folder) for folder in records_dirs() if folder != runs)]
         known = {line.path for ledger in ledgers for line in ledger if line.event == "declared"}
@@ -186,7 +202,8 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     """The paths and digests of a test's declaration in the ledger.
 
     ``tests/<paper>/<test>`` is the declaration itself; ``.../claim`` is what the published file has of it: which
-    direction is better, and which rows are claimed to be more than the next; ``.../extended`` is its extension.
+    direction is better, and which rows are claimed to be more than the next; ``.../column`` the unit and windows of the
+    cited column; ``.../extended`` is its extension.
 
     Raises:
         UserError: a recipe of its runs, or a record with a pinned configuration, is not here.
@@ -197,7 +214,8 @@ def declaration(paper: Paper, test: FairTest, records: Sequence[RunRecord]) -> d
     digests = {path: digest(test, claim, column, partial(_configuration, records))}
     printed = published_rows(paper, test)
     relations = [printed.relation(i, i + 1) for i in range(len(test.rows) - 1)]
-    words = {CLAIM: f"{column.better} {relations}"}
+    windows = f"{column.unit} {column.attention} {column.overlap}"
+    words = {CLAIM: f"{column.better} {relations}", COLUMN: windows}
     if test.extended_to:
         words[EXTENDED] = f"{digests[path]} {test.extended_to}"
     return digests | {path + part: hashlib.sha256(text.encode()).hexdigest() for part, text in words.items()}
@@ -230,8 +248,14 @@ def _configuration(records: Sequence[RunRecord], experiment: str, scale: str, di
 
 def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
     """Tests whose text or configurations are not those of their declaration."""
-    declared = {line.path: line.sha256 for line in reversed(lines) if line.event == "declared"}
+    tests = (line for line in reversed(lines) if line.event == "declared" and line.path.startswith("tests/"))
+    declared = {line.path: line.sha256 for line in tests}
     now, _ = declarations(records)
+    seeds = {line.path: line.reason for line in lines if line.path.startswith("seeds/")}
+    for line in _seeds(records.good):
+        before = parse_seeds(seeds.get(line.path, line.reason))
+        if parse_seeds(line.reason)[: len(before)] != before:
+            yield f"{line.path}: {line.reason} are not the declared {show_ranges(before)}; restore them in the recipe"
     for path, sha256 in declared.items():
         if path not in now:
             yield (
@@ -243,6 +267,12 @@ def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
                 f"{path} differs from what was declared (its text or a recipe): restore it, or pin its `config` and "
                 "declare a new attempt"
             )
+
+
+def _seeds(records: Sequence[RunRecord]) -> list[Line]:
+    """The declarations of the judged seeds of all recipes that have a record at the paper's scale."""
+    judged = {r.experiment for r in records if r.scale == "paper" and not r.overrides} & {*experiments()}
+    return [line for experiment in sorted(judged) if (line := seeds_line(load_recipe(experiment)))]
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:
@@ -281,11 +311,14 @@ def _find(runs: Path, name: str) -> str:
     raise UserError(f"no record {name!r} below {runs}{nearest(name, records)}")
 
 
-def _committed(runs: Path) -> set[str]:
-    """Returns every line that the ledger had in a commit up to HEAD; none outside a checkout or without git."""
-    history = git(runs.parent, *_HISTORY, f"{runs.name}/{LEDGER}") or b""
-    text = history.decode("utf-8", errors="replace")
-    return {line[1:] for line in text.split("\n") if line.startswith("+") and not line.startswith("+++ ")}
+def _lost(runs: Path, name: str) -> list[str]:
+    """Returns the lines that a file had in a commit up to HEAD and lacks now; none without a git checkout."""
+    history = git(runs.parent, *_HISTORY, f"{runs.name}/{name}") or b""
+    lines = history.decode("utf-8", errors="replace").split("\n")
+    had = {line[1:] for line in lines if line.startswith("+") and not line.startswith("+++ ")}
+    path = runs / name
+    now = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    return sorted(had - {*now})
 
 
 def _sha256(path: Path) -> str:

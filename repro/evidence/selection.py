@@ -1,11 +1,13 @@
 """Selects the records, and of these the numbers, that count for an experiment at one scale."""
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from repro.evidence import text
 from repro.evidence.judging.statistics import Estimate, estimate
+from repro.grouping import grouped
 from repro.recipe import change_results
 from repro.record import Measurement, RunRecord
 from repro.seeds import TUNING
@@ -23,12 +25,14 @@ class Selection:
         also: records of another class of device than their seed's, which count for the numbers that it lacks.
         left_out: every other record, with its state; see :meth:`state`.
         missing: judged seeds between the first and the last recorded one that have no record.
+        withdrawn: seeds of the same configuration with a withdrawn record.
     """
 
     used: tuple[RunRecord, ...]
     left_out: tuple[tuple[RunRecord, str], ...] = ()
     missing: tuple[int, ...] = ()
     also: tuple[RunRecord, ...] = ()
+    withdrawn: tuple[int, ...] = ()
 
     @classmethod
     def from_records(
@@ -64,7 +68,8 @@ class Selection:
         missing = [s for s in sorted(seeds - {*present}) if present and present[0] < s < present[-1]]
         by_seed = [used[seed] for seed in sorted(used)]
         also = tuple(record for records in by_seed for record in records[1:])
-        return cls(tuple(records[0] for records in by_seed), tuple(left_out), tuple(missing), also)
+        first = tuple(records[0] for records in by_seed)
+        return cls(first, tuple(left_out), tuple(missing), also, tuple(sorted(gone)))
 
     def of(self, seeds: Container[int]) -> "Selection":
         """Returns the selection with only these seeds among the records that count."""
@@ -85,12 +90,20 @@ class Selection:
 
     @property
     def notes(self) -> list[str]:
-        """The missing seeds."""
+        """The seeds without a record, and those with a withdrawn one."""
+        notes = [f"a record was withdrawn ({_listed(self.withdrawn)})"] if self.withdrawn else []
         if not self.missing:
-            return []
+            return notes
         count = len(self.missing)
         few = ", ".join(map(str, self.missing[:5])) + (f" and {count - 5:,} more" if count > 5 else "")
-        return [f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
+        return [*notes, f"no record of seed{'s' if count > 1 else ''} {few}: failed or not run"]
+
+    def other_configurations(self, measured: str) -> list[str]:
+        """States the numbers of the recipe's earlier configurations, of seeds that are not for tuning."""
+        old = [(r, m) for r, state in self.left_out if state == "superseded" and (m := r.metric(measured))]
+        values = grouped((r.config_hash[:8], m.value) for r, m in old if r.seed < TUNING)
+        means = ((name, text.number(fmean(some)), len(some)) for name, some in values.items())
+        return [f"an earlier configuration, {name}, has {mean} (n = {count})" for name, mean, count in means]
 
 
 def _set_aside(
@@ -168,7 +181,7 @@ def sample(measured: str, selection: Selection) -> Sample:
     )
 
 
-def _listed(seeds: list[int]) -> str:
+def _listed(seeds: Sequence[int]) -> str:
     """``seed 1``, ``seeds 1, 2``."""
     return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 

@@ -201,6 +201,7 @@ def _row_result(result: RowResult) -> dict[str, Any]:
         "label": result.label,
         "experiment": result.run.run,
         "config": result.config[:8],
+        "measured": result.run.measured or None,
         "relation": result.relation,
         "published": result.published,
         **_estimate(result.estimate),

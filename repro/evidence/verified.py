@@ -9,6 +9,7 @@ from repro.errors import UserError
 from repro.files import lock, writing
 
 BIT_EQUAL, EQUAL_METRICS, DIFFERS, FAILED = "bit-equal", "equal metrics", "differs", "failed to run"
+VERIFIED = "VERIFIED.tsv"
 OUTCOMES = (BIT_EQUAL, EQUAL_METRICS, DIFFERS, FAILED)
 _HEADER = "\t".join(("time", "record", "sha256", "outcome", "same build and layout", "detail"))
 _SAME = {"yes": True, "no": False, "-": None}
@@ -63,7 +64,7 @@ def read_verified(*results: Path) -> list[Verified]:
 
 
 def _file(results: Path) -> Path:
-    return results / "runs" / "VERIFIED.tsv"
+    return results / "runs" / VERIFIED
 
 
 def _read(path: Path) -> list[Verified]:

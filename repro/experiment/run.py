@@ -25,6 +25,7 @@ from repro.experiment.recording import first_event, is_trial, known_at_start, re
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import make_trainer, quiet, vocabulary_hash
 from repro.files import lock
+from repro.ledger import seeds_line
 from repro.ledger import start as note_start
 from repro.paths import results_dir
 from repro.recipe import Recipe
@@ -191,8 +192,8 @@ def start(current: Run, resume: Resume) -> None:
     if not trainer.is_global_zero:
         return
     if not is_trial(current):
-        run_id, commit = recipe.run_id(current.seed), current.source.commit
-        note_start(results_dir() / "runs", run_id, recipe.config_hash, commit)
+        facts = (recipe.run_id(current.seed), recipe.config_hash, current.source.commit, seeds_line(recipe))
+        note_start(results_dir() / "runs", *facts, anew=resume.path is None)
     for note in current.parts.task.notes:
         print(note, file=sys.stderr)
     for path, wrong in resume.damaged.items():

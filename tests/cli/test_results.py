@@ -104,7 +104,7 @@ def test_tables_hold_a_run_when_they_are_made_and_check_sees_a_change(own_run: T
 
 def test_a_run_that_was_started_and_has_no_record_is_noted(own_run: TrainedRun) -> None:
     write_tables()
-    start(own_run.workshop.results / "runs", "toy/big/cpu/s1-0123", "0" * 64, None)
+    start(own_run.workshop.results / "runs", "toy/big/cpu/s1-0123", "0" * 64, None, None, anew=True)
     output = call("tables", "--check")
     assert output.code == 0, output.err
     assert output.out.splitlines() == [

@@ -217,11 +217,13 @@ def test_mixed_commits_are_marked(house):
     assert cell("big").notes == ("mixed commits (aaaaaaaa, bbbbbbbb)",)
 
 
-def test_superseded_records_do_not_count_and_leave_no_note(house):
+def test_superseded_records_do_not_count_and_their_number_is_noted(house):
     name = house.recipe("big")
-    house.run(name, [30.0, 30.0, 30.0])
+    house.run(name, [30.0, 30.0, 31.5])
     house.recipe("big", width=16)
-    assert (cell("big").verdict, cell("big").notes) == ("not run", ())
+    assert cell("big").verdict == "not run"
+    (note,) = cell("big").notes
+    assert note == f"an earlier configuration, {compare().records[0].config_hash[:8]}, has 30.50 (n = 3)"
     comparison = compare()
     assert [comparison.state(r) for r in comparison.records] == ["superseded"] * 3
 

@@ -23,11 +23,12 @@ def runs(house):
 
 def test_every_record_and_its_outputs_get_a_line_once(runs):
     lines = read_ledger(runs)
-    assert [line.event for line in lines] == ["recorded"] * 4
-    assert sorted(line.path for line in lines) == sorted(
+    assert [line.event for line in lines] == ["recorded"] * 4 + ["declared"]
+    assert (lines[-1].path.rpartition("/")[0], lines[-1].reason) == ("seeds/toy/big/paper", "1-5")
+    assert sorted(line.path for line in lines[:-1]) == sorted(
         place(runs, p) for p in runs.rglob("*") if p.is_file() and p.name != LEDGER
     )
-    for line in lines:
+    for line in lines[:-1]:
         assert line.sha256 == hashlib.sha256((runs / line.path).read_bytes()).hexdigest()
     before = (runs / LEDGER).read_bytes()
     assert append_missing(runs) is None
@@ -103,7 +104,9 @@ def test_a_malformed_ledger_is_refused_and_left_as_it_is(runs, house, spoil):
 
 def test_a_recipe_that_changes_supersedes_its_records_once(runs, house):
     house.recipe("big", width=16)
-    assert len(check_records(runs)) == 3
+    *superseded, seeds = check_records(runs)
+    assert len(superseded) == 3
+    assert "seeds/toy/big/paper/" in seeds, "the changed recipe judges seeds anew"
     append_missing(runs)
     append_missing(runs)
     lines = [line for line in read_ledger(runs) if line.event == "superseded"]
@@ -143,7 +146,7 @@ def test_a_point_that_only_one_scale_has_is_a_recipe(house):
 def test_what_never_was_the_recipes_is_not_superseded(runs, house):
     house.record("toy/big", 4, 30.0, config_hash="0" * 64, overrides=["--model.width=9"])
     append_missing(runs)
-    assert {line.event for line in read_ledger(runs)} == {"recorded"}
+    assert {line.event for line in read_ledger(runs)} == {"recorded", "declared"}
 
 
 def test_a_withdrawn_record_stays_and_says_why(runs):
@@ -186,7 +189,7 @@ def test_a_damaged_record_gets_no_line_and_can_be_withdrawn(runs):
     known, new = record_of(runs, 2), runs / "toy" / "big" / "odd.json"
     whole = known.read_bytes()
     known.write_text("{")
-    new.write_text("{")
+    new.write_text("{{")
     output = check_records(runs)
     assert any(place(runs, known) in line for line in output)
     assert any(place(runs, new) in line for line in output)
@@ -216,7 +219,8 @@ def test_two_processes_at_once_lose_nothing(house):
     )
     both = [subprocess.Popen([sys.executable, "-c", code, str(runs), who, json.dumps(made)]) for who in "ab"]
     assert [one.wait(60) for one in both] == [0, 0]
-    paths = [line.path for line in read_ledger(runs)]
+    seeds, *paths = sorted((line.path for line in read_ledger(runs)), key=lambda path: path[0] == "t")
+    assert seeds.startswith("seeds/")
     assert sorted(paths) == sorted(f"toy/big/{who}{i}.json" for who in "ab" for i in range(20))
     assert (runs / LEDGER).read_text().count(HEADER) == 1
 
@@ -268,12 +272,12 @@ def test_a_test_with_a_date_is_declared_once(runs, house):
     with pytest.raises(UserError, match=cannot + ".* has no scale"):
         append_missing(runs)
     house.recipe("base", scale="small")
-    assert not [line for line in read_ledger(runs) if line.event == "declared"]
-    named = ["tests/toy/bigger-is-better/1", "tests/toy/bigger-is-better/1/claim"]
+    assert not [line for line in read_ledger(runs) if line.path.startswith("tests/")]
+    named = [f"tests/toy/bigger-is-better/1{part}" for part in ("", "/claim", "/column")]
     assert [problem.split()[0] for problem in check_records(runs)] == [f"runs/{name}" for name in named]
     append_missing(runs)
     append_missing(runs)
-    assert [line.path for line in read_ledger(runs) if line.event == "declared"] == named
+    assert [line.path for line in read_ledger(runs) if line.path.startswith("tests/")] == named
     assert check_records(runs) == []
 
 
@@ -289,7 +293,7 @@ def test_a_test_whose_sweep_names_no_key_of_its_runs_is_not_declared(runs, house
         match=r"better/1 cannot be declared: its runs have no key 'model.widht' to tune; nearest: model.width",
     ):
         append_missing(runs)
-    assert not [line for line in read_ledger(runs) if line.event == "declared"]
+    assert not [line for line in read_ledger(runs) if line.path.startswith("tests/")]
 
 
 def test_a_test_of_another_folder_that_no_run_could_meet_keeps_nobody_from_working(

@@ -6,6 +6,8 @@ import subprocess
 import pytest
 
 from repro.evidence.ledger import append_missing, check_records
+from repro.evidence.verified import VERIFIED, Verified
+from repro.evidence.verified import keep as keep_outcome
 from repro.record import LEDGER
 from tests.report.ledgers import keep, lines_with, place, record_of, the_problem
 
@@ -85,3 +87,18 @@ def test_git_is_not_needed(runs, tmp_path, monkeypatch, how):
         git(tmp_path, "clone", "--depth", "1", f"file://{runs.parent}", "copy")
         runs = tmp_path / "copy" / "runs"
     assert check_records(runs) == []
+
+
+def test_an_outcome_of_a_verification_that_is_gone_is_noticed(committed):
+    path = committed / VERIFIED
+    for outcome in ("differs", "bit-equal"):
+        keep_outcome(committed.parent, Verified("2026-01-01", "toy/big/1.json", "0" * 64, outcome, True, ""))
+    git(committed.parent, "add", ".")
+    git(committed.parent, "commit", "-m", "verified")
+    assert check_records(committed) == []
+    path.write_text("".join(line for line in path.open() if "differs" not in line))
+    (problem,) = check_records(committed)
+    assert (
+        problem
+        == f"runs/{VERIFIED} lacks a line of an earlier commit, 2026-01-01 toy/big/1.json {'0' * 64}; restore it"
+    )

@@ -10,10 +10,11 @@ from repro.evidence.declared.fair_tests import load_tests
 from repro.evidence.ledger import append_missing, check_records, unfinished
 from repro.evidence.published import load_paper
 from repro.evidence.table import read_evidence, table
-from repro.ledger import Line, start
+from repro.ledger import HEADER, Line, read_ledger, seeds_line, start
+from repro.recipe import load_recipe
 from repro.record import LEDGER, Measurement
 from tests.evidence.tested_rows import around, outcome, recipes, run_row, run_rows
-from tests.report.fakes import PUBLISHED, TEST, TESTS, UNTESTED
+from tests.report.fakes import PUBLISHED, RECIPE, TEST, TESTS, UNTESTED
 
 NIGHT = "2026-01-03T00:00:00Z"
 FAIR = {"big": around(30), "base": around(28)}
@@ -277,7 +278,7 @@ def test_a_run_that_was_started_and_left_no_record_is_listed(house):
     (record, *_) = compare().records
     other = record.run_id.replace("/s1-", "/s9-")
     for run_id in (record.run_id, other, other):
-        start(runs, run_id, record.config_hash, "a" * 40)
+        start(runs, run_id, record.config_hash, "a" * 40, None, anew=False)
     assert unfinished(runs) == [other]
     assert ledger_of(house).read_text().count(f"started\t{other}\t{record.config_hash}\t{'a' * 40}\n") == 1
     assert check_records(runs) == []
@@ -285,7 +286,7 @@ def test_a_run_that_was_started_and_left_no_record_is_listed(house):
 
 def test_without_a_ledger_nothing_is_noted(house):
     runs = house.results / "runs"
-    start(runs, "toy/big/small/s1-00000000", "0" * 64, None)
+    start(runs, "toy/big/small/s1-00000000", "0" * 64, None, None, anew=True)
     assert not (runs / LEDGER).exists()
 
 
@@ -294,3 +295,119 @@ def test_the_first_record_of_a_seed_counts(house):
     better = [Measurement("test/bleu", 99.0, "BLEU", "test", {}, 50)]
     house.record("toy/base", 1, 99.0, "small", metrics=better, finished="2026-03-01T00:00:00Z")
     assert outcome().verdict == "same order"
+
+
+# --- what was done before -----------------------------------------------------------------------------------
+
+
+def notes_of(row="big"):
+    (cell,) = compare().entries["toy", "table1", row, "bleu"].cells
+    return cell.notes
+
+
+def test_judged_seeds_are_fixed_before_they_run(house):
+    def judge(seeds):
+        return load_recipe(house.write("big", f"{RECIPE.format(width=8)}seeds: {seeds}\n"))
+
+    runs = house.results / "runs"
+    house.recipe("big")
+    recipe = judge("1-5")
+    runs.mkdir(parents=True)
+    ledger_of(house).write_text(f"{HEADER}\n")
+    start(runs, recipe.run_id(1), recipe.config_hash, "a" * 40, seeds_line(recipe), anew=True)
+    start(runs, recipe.run_id(2), recipe.config_hash, "a" * 40, seeds_line(judge("1,2")), anew=True)
+    assert [line.path.partition("/")[0] for line in read_ledger(runs)] == ["seeds", "toy", "toy"]
+    house.run("toy/big", [30.0, 28.9, 30.05, 31.0, 29.95])
+    append_missing(runs)
+    for seeds in ("1,3,5", "1,3,5,2,4"):
+        judge(f"'{seeds}'")
+        (problem,) = check_records(runs)
+        assert problem.endswith(f": {seeds} are not the declared 1-5; restore them in the recipe")
+        (hidden,) = (note for note in notes_of() if note.endswith("seed 2,4"))
+        assert hidden.startswith("not counted" if seeds.endswith("4") else "recorded and not judged")
+    judge("1-6")
+    assert check_records(runs) == []
+
+
+def test_a_seed_that_was_begun_before_is_named(house):
+    house.recipe("big")
+    house.run("toy/big", [30.0, 30.0, 30.0])
+    runs = house.results / "runs"
+    append_missing(runs)
+    first, second, _ = compare().records
+    start(runs, first.run_id, first.config_hash, first.commit, None, anew=True)
+    assert notes_of() == ()
+    start(runs, first.run_id, first.config_hash, first.commit, None, anew=True)
+    start(runs, second.run_id, second.config_hash, "b" * 40, None, anew=True)
+    assert notes_of() == ("begun before, without a record: seed 1-2",)
+
+
+def test_a_copy_of_a_withdrawn_record_does_not_take_its_place(house):
+    house.recipe("big")
+    house.run("toy/big", [30.0])
+    runs = house.results / "runs"
+    append_missing(runs)
+    (path,) = (runs / "toy" / "big").glob("*.json")
+    (path.parent / "again.json").write_bytes(path.read_bytes())
+    append_missing(runs)
+    (problem,) = check_records(runs)
+    assert problem.startswith("runs/toy/big/")
+    assert "remove the copy and its line" in problem
+
+
+def test_records_behind_a_link_are_gone(house, tmp_path):
+    house.recipe("big")
+    house.run("toy/big", [20.0])
+    runs = house.results / "runs"
+    append_missing(runs)
+    (runs / "toy").rename(tmp_path / "moved")
+    (runs / "toy").symlink_to(tmp_path / "moved")
+    assert any("is gone or behind a link" in problem for problem in check_records(runs))
+
+
+def test_another_device_gives_no_trained_number_that_the_first_run_lacks(house):
+    house.recipe("big")
+    house.run("toy/big", [30.0, 30.0])
+    cpu, gpu = ({"device": one, "count": 1, "nodes": 1, "threads": 1} for one in ("Xeon", "H100"))
+    house.record("toy/big", 3, 30.0, metrics=[], hardware=cpu)
+    house.record("toy/big", 3, 30.0, gpu_hours=1.0, hardware=gpu, finished="2026-05-01T00:00:00Z")
+    (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells
+    assert (cell.verdict, cell.estimate.n) == ("open", 2)
+
+
+def test_an_extension_does_not_rescue_a_test_that_the_gate_refused(house):
+    text = TEST.replace("measured:", "ceiling: 100\n    extended_to: 1-5\n    measured:")
+    run_rows(house, text=text, big=[100.0] * 3 + [90.0] * 2, base=[100.0] * 3 + [70.0] * 2)
+    assert outcome().why == "room (big and base at the ceiling of 100)"
+
+
+def test_what_the_column_says_of_windows_is_fixed(house):
+    fair(house)
+    house.publish(
+        PUBLISHED.replace(
+            "bleu: {unit: BLEU, better: higher,", "bleu: {unit: BLEU, overlap: true, better: higher,"
+        )
+    )
+    assert outcome().why.startswith("declared (with another text")
+    assert any(
+        "bigger-is-better/1/column differs" in problem for problem in check_records(house.results / "runs")
+    )
+
+
+def test_the_sweep_and_the_margin_are_older_than_a_try_that_was_withdrawn(house):
+    house.publish(
+        PUBLISHED.replace(
+            "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 0.5, set: '2026-01-01'}",
+            "bleu: {unit: BLEU, better: higher, class: trained, margin: {size: 3, set: '2026-01-01', reason: noise}",
+        )
+    )
+    house.recipe("big")
+    house.run("toy/big", [28.0, 28.1, 28.2])
+    assert compare().entries["toy", "table1", "big", "bleu"].verdict == "reproduced"
+    (record, *_) = compare().records
+    line = Line("2025-12-30T06:00:00Z", "started", record.run_id, record.config_hash)
+    append_missing(house.results / "runs")
+    with ledger_of(house).open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(UserError, match="was set on 2026-01-01, after a run began on 2025-12-30"):
+        compare()

@@ -41,7 +41,7 @@ def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) ->
     done = subprocess.run([sys.executable, "-c", where], cwd=copy, env=env, capture_output=True, text=True)
     assert done.stdout.split() == [str(copy / "data"), str(copy / "results")], done.stderr
 
-    start(copy / "results" / "runs", "alpha/base/cpu/s1-01234567", "0" * 64, "1" * 40)
+    start(copy / "results" / "runs", "alpha/base/cpu/s1-01234567", "0" * 64, "1" * 40, None, anew=True)
     for folder in (copy / "results" / "runs" / "alpha", copy / "results" / "own" / "runs" / "alpha"):
         folder.mkdir(parents=True)
         (folder / f"{folder.parts[-3]}.json").write_text("{}")

@@ -119,7 +119,6 @@ def test_records_that_do_not_count_leave_no_mark(house):
     name = house.recipe("big")
     house.run(name, [30.0, 30.0, 30.0])
     house.record(name, 1, 1.0, finished="2026-05-01T00:00:00Z")  # repeated
-    house.record(name, 4, 1.0, config_hash="0" * 64)  # superseded
     house.record(name, 5, 1.0, config_hash="1" * 64, overrides=["--trainer.max_steps=1"])
     house.record(name, 100, 1.0, finished="2026-05-01T00:00:00Z")  # tuning
     (cell,) = compare().entries["toy", "table1", "big", "bleu"].cells

@@ -15,17 +15,28 @@ A pair is the same seed in both arithmetics. With the margin of the measurement,
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from repro.errors import UserError
 from repro.evidence.compare import Comparison
 from repro.evidence.declared.fair_tests import EqualityTest
 from repro.evidence.declared.gate import at_bound, bounds_of
 from repro.evidence.judging.margins import Margin, default_margin
 from repro.evidence.judging.statistics import Difference, estimate, exceeds, satterthwaite
-from repro.evidence.selection import Sample, Selection, sample
+from repro.evidence.selection import Sample, Selection, protocol_of, sample
 from repro.recipe import Overrides, experiments, load_recipe
+from repro.record import Measurement, RunRecord
 
+# Facts of a run and its number in which both sides are alike.
+ALIKE: Mapping[str, Callable[[RunRecord, Measurement], object]] = {
+    "data": lambda record, _: record.data,
+    "device": lambda record, _: record.hardware.get("device"),
+    "torch": lambda record, _: record.versions.get("torch"),
+    "code": lambda record, _: record.code_sha256,
+    "updates": lambda record, _: record.steps,
+    "what is measured": lambda _, measured: (measured.split, measured.count, protocol_of(measured)),
+}
 PART = 10  # of the margin, within which equal numbers lie
 LEVEL = 0.05
 
@@ -59,11 +70,15 @@ def hashes(test: EqualityTest) -> tuple[str, ...]:
     """The hashes of the two configurations, the recipe's own first.
 
     Raises:
-        UserError: no such recipe, or a setting that does not fit it.
+        UserError: no such recipe, a setting that does not fit it, or a cheaper arithmetic that is its own.
     """
     own: Overrides = list(test.settings.items())
-    other: Overrides = [*own, *test.cheaper.items()]
-    return tuple(load_recipe(test.run, test.scale, given).config_hash for given in (own, other))
+    both = [
+        load_recipe(test.run, test.scale, [*own, *more]).config_hash for more in ((), test.cheaper.items())
+    ]
+    if both[0] == both[1]:
+        raise UserError(f"{test.name}: {test.cheaper} is the recipe's own arithmetic; name a cheaper one")
+    return tuple(both)
 
 
 def digest(test: EqualityTest) -> str:
@@ -99,6 +114,10 @@ def _outcome(comparison: Comparison, paper: str, test: EqualityTest) -> Equality
     if seeds & set(load_recipe(test.run, test.scale).seeds):
         problems.append("the recipe judges some of its seeds")
     problems += [] if own.clean and other.clean else ["not all commits are clean"]
+    both = list(zip(own.measured, other.measured, strict=True))
+    problems += [
+        f"runs of one seed differ in {w}" for w, of in ALIKE.items() if any(of(*a) != of(*b) for a, b in both)
+    ]
     means = [
         (name, one.estimate.mean)
         for name, one in (("the recipe", own), ("the cheaper run", other))

@@ -72,7 +72,7 @@ class Settled(Model):
             exceeds unless the curve is that of another metric.
     """
 
-    curve: str = ""
+    curve: Annotated[str, Field(pattern="^(val/.+)?$")] = ""
     within: Annotated[float, Field(gt=0)] | None = None
 
 
@@ -233,9 +233,9 @@ class EqualityTest(Model):
     run: Text
     scale: Literal["paper", "gpu", "small", "cpu"]
     settings: dict[str, Any] = {}
-    cheaper: dict[Literal["trainer.precision", "matmul_precision", "compile"], str | bool] = {
-        "trainer.precision": "bf16-mixed"
-    }
+    cheaper: Annotated[
+        dict[Literal["trainer.precision", "matmul_precision", "compile"], str | bool], Field(min_length=1)
+    ] = {"trainer.precision": "bf16-mixed"}
     measured: Text
     margin: AMargin | None = None
     seeds: Annotated[Seeds, Field(min_length=3)]

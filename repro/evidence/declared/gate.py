@@ -21,7 +21,7 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -47,6 +47,7 @@ LIKELIHOODS = ("perplexity", "bits", "nats", "nll", "loss")
 ACCURACIES = ("percent", "%", "accuracy", "points")
 
 Measured = Sequence[tuple[RunRecord, Measurement]]
+Choice = Callable[..., float]  # min or max
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,13 @@ class GateRow:
     Attributes:
         name: id of the row.
         measured: one pair for each seed.
+        began: when the first of its runs began, those without a record or with a withdrawn one included.
         tuning: records of its experiment and scale on seeds that are not judged.
     """
 
     name: str
     measured: Measured
+    began: datetime
     tuning: Sequence[RunRecord] = ()
 
     @property
@@ -101,7 +104,10 @@ def gate(
         updates = max(record.steps for row in rows for record, _ in row.measured)
         trained = Condition("tuned", False, f"tuned: nothing, but {updates:,} updates were made")
         return [*conditions, trained] if updates > UNTRAINED else conditions
-    return [*conditions, _settled(test, rows, margin), _competent(test, rows, column), _tuned(test, rows)]
+    is_lower_better = (test.better or column.better) == "lower"
+    competent = _competent(test, rows, is_lower_better)
+    tuned = _tuned(test, rows, is_lower_better if test.curve_is_own else is_lower(test.settled_curve))
+    return [*conditions, _settled(test, rows, margin), competent, tuned]
 
 
 def _column(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
@@ -157,7 +163,7 @@ def bounds_of(unit: str) -> tuple[float | None, float | None]:
     """The floor and the ceiling of a quantity, which no model can pass."""
     if kind_of(unit) == "likelihood":
         return (1.0 if "perplexity" in unit.lower() else 0.0), None
-    return None, 100.0 if kind_of(unit) == "accuracy" or "BLEU" in unit else None
+    return (0.0, 100.0) if kind_of(unit) == "accuracy" or "BLEU" in unit else (None, None)
 
 
 def at_bound(
@@ -226,7 +232,7 @@ def movement(points: Sequence[Sequence[Any]], steps: int) -> float | None:
     return slope * (1 - LAST) * steps
 
 
-def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condition:
+def _competent(test: FairTest, rows: Sequence[GateRow], is_lower_better: bool) -> Condition:
     level = test.competent
     if level is None:
         return Condition("competent", False, "no level is declared")
@@ -235,7 +241,6 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
     scores = [score for score in named if score is not None]
     if not scores:
         return Condition("competent", False, f"{level.row} has no {level.measured}")
-    is_lower_better = (test.better or column.better) == "lower"
     lower = kind_of(scores[0].unit) == "likelihood" if level.measured else is_lower_better
     mean = statistics.fmean(score.value for score in scores)
     reached = mean <= level.level if lower else mean >= level.level
@@ -243,13 +248,14 @@ def _competent(test: FairTest, rows: Sequence[GateRow], column: Metric) -> Condi
     return Condition("competent", reached, words)
 
 
-def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
+def _tuned(test: FairTest, rows: Sequence[GateRow], is_lower_better: bool) -> Condition:
+    """Whether each row has the best value of the sweep; the direction is that of the validation curve."""
     if test.tuned == "paper":
         fits, words = test.scale == "paper", "settings of the paper"
         return Condition("tuned", fits, words if fits else f"{words} at scale {test.scale}")
     if not isinstance(test.tuned, Sweep):
         return Condition("tuned", False, "no sweep is declared")
-    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row))]
+    problems = [problem for row in rows if (problem := _untuned(test, test.tuned, row, is_lower_better))]
     values = test.tuned.values
     words = f"{test.tuned.key} from {', '.join(f'{value:g}' for value in values)} for each row"
     ends = (min(values), max(values))
@@ -258,18 +264,18 @@ def _tuned(test: FairTest, rows: Sequence[GateRow]) -> Condition:
     return Condition("tuned", not problems, "; ".join(problems) or words)
 
 
-def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
+def _untuned(test: FairTest, sweep: Sweep, row: GateRow, is_lower_better: bool) -> str:
     """Explains why a row's value is not the best of the sweep; empty where it is.
 
     The first clean record of each value and seed counts, if it was there before the first judged run began.
     """
+    choose: Choice = min if is_lower_better else max
     scores: dict[float, dict[int, float]] = {value: {} for value in sweep.values}
     judged, updates = row.measured[0][0], sweep.updates or row.measured[0][0].steps
-    first = min(record.began for record, _ in row.measured)
     for record in sorted(row.tuning, key=lambda record: record.finished):
-        value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve)
+        value, best = value_of(record.config, sweep.key), _best(record, test.settled_curve, choose)
         declared = record.seed in sweep.seeds and value in sweep.values and record.steps == updates
-        fit = record.dirty is False and datetime.fromisoformat(record.finished) <= first
+        fit = record.dirty is False and datetime.fromisoformat(record.finished) <= row.began
         if declared and fit and best is not None and _fixed(record, sweep) == _fixed(judged, sweep):
             scores[value].setdefault(record.seed, best)
     missing = [f"{value:g}" for value, seeds in scores.items() if len(seeds) < len(sweep.seeds)]
@@ -277,7 +283,7 @@ def _untuned(test: FairTest, sweep: Sweep, row: GateRow) -> str:
         return f"{row.name}: no tuning run with {sweep.key} {', '.join(missing)}"
     chosen = {value_of(record.config, sweep.key) for record, _ in row.measured}
     means = {value: statistics.fmean(seeds.values()) for value, seeds in scores.items()}
-    best = (min if is_lower(test.settled_curve) else max)(means.values())
+    best = choose(means.values())
     tied = [value for value, mean in means.items() if mean == best]
     if len(chosen) == 1 and chosen <= {*tied}:
         return ""
@@ -301,9 +307,9 @@ def is_lower(curve: str) -> bool:
     return curve.partition("/")[2].partition("_")[0] in LOWER
 
 
-def _best(record: RunRecord, curve: str) -> float | None:
+def _best(record: RunRecord, curve: str, choose: Choice) -> float | None:
     points = record.curves.get(curve, ())
     if points and points[-1][1] is None:  # it diverged: the worst
-        return math.inf if is_lower(curve) else -math.inf
+        return -choose(-math.inf, math.inf)
     values = [value for _, value in points if value is not None]
-    return (min if is_lower(curve) else max)(values) if values else None
+    return choose(values) if values else None

@@ -18,14 +18,14 @@ from repro.evidence.declared.gate import Condition, GateRow, gate, kind_of
 from repro.evidence.judging.judge import judge_claim
 from repro.evidence.judging.margins import Margin, check_date, default_margin
 from repro.evidence.judging.statistics import Difference, Estimate, welch
-from repro.evidence.ledger import CLAIM, EXTENDED, declaration
+from repro.evidence.ledger import CLAIM, COLUMN, EXTENDED, declaration
 from repro.evidence.published import Claim, Metric, Paper
 from repro.evidence.selection import Sample, Selection, entry_words, protocol_of, sample
 from repro.record import RunRecord
 from repro.seeds import TUNING
 
 ORDERS = ("same order", "other order", "no clear order")
-DECIDED = ORDERS[:2]
+UNFAIR = "not a fair test"
 WAITING = ("not run", "incomplete")  # of declared tests
 BUDGET = "budget"  # in `varies`: updates and training tokens
 SAME_TOKENS = 0.02  # of one budget may differ by so much: batches hold whole sentences
@@ -75,12 +75,13 @@ class Effect:
     """The difference of a row and the next one in per cent, ours and as printed.
 
     Attributes:
+        ours: None where the next row has 0.
         low, high: ends of our 95 % interval; None where there is none.
         published: None where the paper prints no number, or one of another quantity.
     """
 
     rows: tuple[str, str]
-    ours: float
+    ours: float | None
     low: float | None
     high: float | None
     published: float | None
@@ -149,12 +150,12 @@ def outcomes(comparison: Comparison, paper: Paper) -> tuple[Tests, list[Tested]]
 
 
 def _tested(comparison: Comparison, paper: Paper, test: FairTest, attempts: int) -> Tested:
-    """The outcome of a test; of an extended one that of its first seeds, unless it is open."""
+    """The outcome of a test; of an extended one that of its first seeds, unless they show no clear order."""
     times = _declarations(comparison, paper, test)
     if test.extended_to:
         declared = test.model_copy(update={"extended_to": ()})
         first = _look(comparison, paper, declared, attempts, times[:1])
-        if first.verdict in DECIDED:
+        if first.verdict in (*ORDERS[:2], UNFAIR):
             return replace(first, test=test)
     return _look(comparison, paper, test, attempts, times)
 
@@ -164,6 +165,7 @@ def _look(
 ) -> Tested:
     results = tuple(_row_results(comparison, paper, test))
     notes = [f"{s.row}: {note}" for s in results for note in s.sample.notes]
+    notes += [f"{s.row}: {note}" for s in results for note in comparison.begun_again(s.sample.records)]
     notes += [note for what, fact in FACTS.items() if (note := _between_rows(results, what, fact))]
     result = Tested(paper, test, attempts, results, "not run", notes=tuple(notes))
     missing = [s.row for s in results if not s.estimate]
@@ -181,15 +183,20 @@ def _look(
         return replace(result, verdict="incomplete", why=few)
     altered = ALTERED if times and times[0] is None else None
     if problem := altered or _unclean(results) or _incomparable(results, test.varies):
-        return replace(result, verdict="not a fair test", why=problem)
+        return replace(result, verdict=UNFAIR, why=problem)
     if not test.check:
-        rows = [GateRow(s.row, s.sample.measured, _tuning(comparison, test, s)) for s in results]
+        rows = [
+            GateRow(
+                s.row, s.sample.measured, comparison.beginning(s.sample.records), _tuning(comparison, test, s)
+            )
+            for s in results
+        ]
         conditions = gate(test, rows, column, margin, _declared(comparison, test, results, times))
         result = replace(result, conditions=tuple(conditions))
         failed = [f"{c.name} ({c.why})" for c in conditions if not c.met]
         if failed:
-            return replace(result, verdict="not a fair test", why="; ".join(failed))
-    return _judged(result)
+            return replace(result, verdict=UNFAIR, why="; ".join(failed))
+    return _judged(comparison, result)
 
 
 def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRecord], object]) -> str:
@@ -199,11 +206,11 @@ def _between_rows(results: Sequence[RowResult], what: str, fact: Callable[[RunRe
     return f"different {what} between rows: {words}" if words else ""
 
 
-def _judged(result: Tested) -> Tested:
+def _judged(comparison: Comparison, result: Tested) -> Tested:
     test, column, printed = result.test, result.column, published_rows(result.paper, result.test)
-    judged = [record for s in result.results for record in s.sample.records]
+    began = comparison.beginning(record for s in result.results for record in s.sample.records)
     for margin, unit in ((printed.apart, column.unit), (result.margin, result.unit)):
-        check_date(margin, unit, judged, f"{result.paper.key}: {test.name}")
+        check_date(margin, unit, began, f"{result.paper.key}: {test.name}")
     printed = replace(printed, same_quantity=_same_quantity(result.unit, column.unit))
     scores = [(s.row, s.scores()) for s in result.results]
     extended = bool(test.extended_to)
@@ -264,7 +271,7 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
     A time is None where the ledger has another text; without any line of the test there is none.
     """
     path = f"tests/{paper.key}/{test.name}"
-    claim, extension = f"{path}{CLAIM}", f"{path}{EXTENDED}"
+    extension = f"{path}{EXTENDED}"
     times, paths = comparison.declared, {path for path, _ in comparison.declared}
     if path not in paths:
         return []
@@ -272,8 +279,9 @@ def _declarations(comparison: Comparison, paper: Paper, test: FairTest) -> list[
         made = declaration(paper, test, comparison.records)
     except UserError:  # a recipe of its runs is not here
         made = {}
-    claimed = (claim, made.pop(claim, ""))
-    if (claim in paths and claimed not in times) or (extension in paths and not test.extended_to):
+    printed = [(part, made.pop(part, "")) for part in (f"{path}{CLAIM}", f"{path}{COLUMN}")]
+    changed = any(part[0] in paths and part not in times for part in printed)
+    if changed or (extension in paths and not test.extended_to):
         return [None]
     return [times.get(text) for text in made.items()] or [None]
 
@@ -299,20 +307,18 @@ def _declared(
 
 
 def _effect(a: RowResult, b: RowResult, sign: int, is_printed: bool) -> Effect:
-    """The effect of a row; the printed one only where it is of the same quantity."""
+    """The effect of a row: none beside a 0, and the printed one only of the same quantity."""
     assert a.estimate is not None
     assert b.estimate is not None
     gap: Difference | None = welch(a.estimate, b.estimate)
-    base = abs(b.estimate.mean) or 1.0
-
-    def percent(value: float) -> float:
-        return 100 * sign * value / base
-
-    ends = sorted(percent(end) for end in gap.interval(0.95)) if gap else [None, None]
-    printed = None
+    base, printed = abs(b.estimate.mean), None
     if is_printed and a.published is not None and b.published:
         printed = 100 * sign * (a.published - b.published) / abs(b.published)
-    return Effect((a.row, b.row), percent(a.estimate.mean - b.estimate.mean), ends[0], ends[1], printed)
+    if not base:
+        return Effect((a.row, b.row), None, None, None, printed)
+    ends = sorted(100 * sign * end / base for end in gap.interval(0.95)) if gap else [None, None]
+    ours = 100 * sign * (a.estimate.mean - b.estimate.mean) / base
+    return Effect((a.row, b.row), ours, ends[0], ends[1], printed)
 
 
 def _unfinished(results: Sequence[RowResult], test: FairTest) -> str | None:

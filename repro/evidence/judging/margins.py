@@ -1,12 +1,11 @@
 """Margins: how close two numbers must be to count as equal."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 
 from repro.errors import UserError
-from repro.record import RunRecord
 
 # The default margin of a unit is that of the first of these words in it.
 DEFAULTS = (
@@ -95,19 +94,19 @@ def _sized(size: object) -> Margin | None:
     return Margin(number, kind) if good else None
 
 
-def check_date(margin: Margin | None, unit: str, records: Iterable[RunRecord], place: str) -> None:
+def check_date(margin: Margin | None, unit: str, began: datetime, place: str) -> None:
     """Refuses a margin of our own choice that is younger than the runs it judges.
 
     Args:
         margin: None and the default of the unit pass.
-        records: those that are judged.
+        began: when the first of these runs began.
         place: whose margin it is, for the message.
 
     Raises:
         UserError: names both dates.
     """
-    first = min((record.began.date().isoformat() for record in records), default="")
-    if margin is None or margin.is_default(unit) or not first or margin.date <= first:
+    first = began.date().isoformat()
+    if margin is None or margin.is_default(unit) or margin.date <= first:
         return
     usual = default_margin(unit)
     remedy = f"take {usual}" if usual else "take one that was set before"

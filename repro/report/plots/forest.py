@@ -58,6 +58,6 @@ def _effect(axes: Axes, effect: Effect, y: float, look: dict[str, Any]) -> None:
     for at, (x, shown) in zip(places, marks, strict=True):
         axes.plot(at, y, **shown | ({} if at == x else {"marker": ">" if x > 0 else "<"}))
     interval = "" if effect.low is None else f" [{effect.low:+.1f}, {effect.high:+.1f}]"
-    numbers = f"{effect.ours:+.1f}{interval}"
+    numbers = "" if effect.ours is None else f"{effect.ours:+.1f}{interval}"
     numbers += "" if effect.published is None else f", paper {effect.published:+.1f}"
     axes.annotate(numbers, (1, y), (8, 0), ("axes fraction", "data"), "offset points", va="center")

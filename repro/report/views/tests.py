@@ -151,6 +151,8 @@ def _facts(one: Tested) -> list[str]:
     test, level, tuned = one.test, one.test.competent, one.test.tuned
     margin, declared = one.margin or "none", test.declared or "not yet"
     facts = [f"Measured: {test.measured}; margin {margin}; declared {declared}"]
+    own = [f"{row}: {run.measured}" for row, run in test.rows.items() if run.measured]
+    facts += [f"Measured of single rows: {'; '.join(own)}"] if own else []
     facts += [f"Another quantity than the column's: {test.other_quantity}"] if test.other_quantity else []
     facts += [f"Competence: {level.row} must reach {level.level:g} ({level.method})"] if level else []
     records = [record for result in one.results for record in result.sample.records]

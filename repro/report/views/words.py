@@ -44,6 +44,6 @@ def effect_words(effect: Effect) -> str:
     return f"{percent(effect.ours)} %{interval}{printed}"
 
 
-def percent(value: float) -> str:
+def percent(value: float | None) -> str:
     """Three digits with a sign."""
     return text.signed(value, max(0, text.digits_after(value) - 1) if value else 0)

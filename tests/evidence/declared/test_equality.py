@@ -95,6 +95,30 @@ def test_a_tie_at_the_ceiling_shows_nothing(pair):
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"data": {"manifest_sha256": "b" * 64}}, "data"),
+        ({"versions": {"torch": "1.0"}}, "torch"),
+        ({"code_sha256": "c" * 64}, "code"),
+        ({"steps": 7}, "updates"),
+        ({"metrics": [Measurement("test/bleu", 30.0, "BLEU", "test", {"beam": 1}, 50)]}, "what is measured"),
+    ],
+)
+def test_the_runs_of_a_seed_differ_in_nothing_but_arithmetic(pair, changes, what):
+    declare(pair)
+    runs(pair, [20.0, 30.0, 40.0])
+    runs(pair, [20.0, 30.0, 40.0], "bf16-mixed", **changes)
+    assert (outcome().verdict, outcome().why) == ("not a fair test", f"runs of one seed differ in {what}")
+
+
+@pytest.mark.parametrize("cheaper", ["{}", "{compile: false}", "{matmul_precision: highest}"])
+def test_the_recipes_own_arithmetic_is_not_a_cheaper_one(pair, cheaper):
+    pair.test(f"{HEAD}tests:{TEST}{PAIR % f'cheaper: {cheaper}'}{UNTESTED}")
+    with pytest.raises(UserError, match=r"is the recipe.s own arithmetic|at least 1 item"):
+        outcome()
+
+
 def test_overridden_runs_of_another_kind_do_not_count(pair):
     declare(pair)
     runs(pair, [20.0, 30.0, 40.0])

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from repro.evidence.published import Metric
 from repro.record import Measurement, RunRecord
 
 STEPS = 100
+BEGAN = datetime(2026, 1, 2, tzinfo=UTC)
 DECLARED = Condition("declared", True, "in time")
 LEVEL = {"row": "short", "level": 100.0, "method": "Kneser-Ney 5-gram"}
 SWEEP = {"key": "model.lr", "values": [0.1, 0.2, 0.3]}
@@ -78,7 +80,7 @@ def row(name, value, curve=None, tuning=None, **changes):
     made = [record(name, seed, value + 0.1 * (seed - 2), curve, **changes) for seed in (1, 2, 3)]
     scores = {0.1: value + 5, 0.2: value, 0.3: value + 9} if tuning is None else tuning
     tried = [record(name, 100, score, lr=lr) for lr, score in scores.items()]
-    return GateRow(name, [(one, one.metrics[0]) for one in made], tried)
+    return GateRow(name, [(one, one.metrics[0]) for one in made], BEGAN, tried)
 
 
 def judged(*rows, test=None, column=None, margin=PERCENT, declared=DECLARED):
@@ -185,6 +187,7 @@ def test_the_ceiling_of_another_quantity_is_declared():
         ("nats", (0.001, 0.009), "long and short at the floor of 0"),
         ("BLEU", (99.6, 99.7), "long and short at the ceiling of 100"),
         ("BLEU", (99.6, 98.0), None),
+        ("error rate (%)", (0.0, 0.4), "long and short at the floor of 0"),
         ("pictures per second", (0.001, 0.002), None),
     ],
 )
@@ -233,7 +236,7 @@ def test_in_an_order_of_three_the_smaller_gap_counts():
 def test_the_mean_over_seeds_moves():
     up, down = falling(-8.0, 50.0), falling(8.0, 50.0)
     made = [record("long", seed, 50.0, curve) for seed, curve in ((1, up), (2, down), (3, flat(50.0)))]
-    mixed = GateRow("long", [(one, one.metrics[0]) for one in made], row("long", 50.0).tuning)
+    mixed = GateRow("long", [(one, one.metrics[0]) for one in made], BEGAN, row("long", 50.0).tuning)
     assert unmet(mixed, row("short", 60.0)) == {}
 
 
@@ -347,7 +350,7 @@ def test_every_value_was_tried_for_every_row():
 def test_tuning_runs_differ_from_the_judged_ones_in_nothing_else(changes):
     crippled = row("long", 50.0, tuning={0.2: 50.0})
     others = [record("long", 100, 90.0, lr=lr, **changes) for lr in (0.1, 0.3)]
-    result = unmet(GateRow("long", crippled.measured, [*crippled.tuning, *others]), row("short", 60.0))
+    result = unmet(GateRow("long", crippled.measured, BEGAN, [*crippled.tuning, *others]), row("short", 60.0))
     assert result == {"tuned": "long: no tuning run with model.lr 0.1, 0.3"}
 
 
@@ -373,6 +376,26 @@ def test_tuning_runs_are_clean_and_end_before_the_first_judged_one_begins(wrong)
     ]
     result = unmet(replace(made, tuning=tuning), row("short", 60.0))
     assert result == {"tuned": "long: no tuning run with model.lr 0.3"}
+
+
+def test_tuning_runs_end_before_a_try_of_the_judged_runs_that_left_no_record():
+    made = replace(row("long", 50.0), began=datetime(2025, 12, 31, tzinfo=UTC))
+    assert "long: no tuning run with model.lr 0.1" in unmet(made, row("short", 60.0))["tuned"]
+
+
+@pytest.mark.parametrize("better", ["lower", "higher"])
+def test_the_best_of_a_sweep_is_in_the_direction_of_the_test(better):
+    """The name of a metric of one's own says nothing of its direction."""
+    sign = 1 if better == "lower" else -1
+    rows = []
+    for name, value in (("long", 50.0), ("short", 50.0 + 10 * sign)):
+        scores = {0.1: value + 5 * sign, 0.2: value, 0.3: value + 9 * sign}
+        made = row(name, value, tuning=scores)
+        own = [replace(one, curves={"val/wer": one.curves["val/ppl"]}) for one in made.tuning]
+        judged = [(replace(r, curves={"val/wer": r.curves["val/ppl"]}), m) for r, m in made.measured]
+        rows.append(replace(made, measured=judged, tuning=own))
+    test = fair_test(measured="test/wer", better=better, competent=LEVEL | {"level": 50.0 + 10 * sign})
+    assert "tuned" not in unmet(*rows, test=test)
 
 
 def test_the_first_tuning_run_of_a_value_and_seed_counts():
@@ -447,7 +470,7 @@ def share_of_passes(n, in_quarter, rows, noise=NOISE, draws=DRAWS):
                 one = SimpleNamespace(curves={"val/ppl": points}, steps=steps, config={})
                 score = i + shift + random.normal(0, noise)
                 measured.append((one, SimpleNamespace(value=score, unit="perplexity", protocol={})))
-            made.append(GateRow(name, measured))
+            made.append(GateRow(name, measured, BEGAN))
         passed += {c.name: c.met for c in gate(test, made, column, None, DECLARED)}["settled"]
     return passed / draws
 

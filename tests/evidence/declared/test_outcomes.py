@@ -6,6 +6,7 @@ from repro.errors import UserError
 from repro.evidence.compare import compare
 from repro.evidence.declared.outcomes import outcomes
 from repro.record import Measurement
+from repro.report.views.words import effect_words
 from tests.evidence.tested_rows import ORDER, around, outcome, recipes, run_row, run_rows
 from tests.report.fakes import PUBLISHED, TEST, UNTESTED
 
@@ -329,3 +330,11 @@ def test_the_file_of_tests_comes_with_the_outcomes(house):
     comparison = compare("toy")
     tests, result = outcomes(comparison, comparison.papers[0])
     assert (tests.picture, [one.test for one in result]) == ("bigger-is-better/1", list(tests.tests))
+
+
+def test_nothing_is_a_per_cent_of_zero(house):
+    run_rows(house, text=TEST, big=around(0.3), base=[0.0, 0.0, 0.0])
+    (effect,) = outcome().effects
+    assert (effect.ours, effect.low, effect.high) == (None, None, None)
+    assert effect.published == pytest.approx(100 * 2 / 28)
+    assert effect_words(effect) == "\N{EN DASH} %, paper +7.14 %"

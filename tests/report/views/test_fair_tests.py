@@ -126,11 +126,12 @@ def test_commands_are_of_todays_recipes_and_of_each_rows_seeds(house):
 
 def test_the_effect_by_parts_is_left_out_where_the_curve_is_of_something_else(house):
     recipes(house)
-    text = TEST.replace("    tuned:", "    settled: {curve: train/loss, within: 9}\n    tuned:")
+    text = TEST.replace("    tuned:", "    settled: {curve: val/loss, within: 9}\n    tuned:")
     house.test(f"schema_version: 1\npaper: toy\ntests:{text}{UNTESTED}")
-    run(house)
+    for name in ("toy/big", "toy/base"):
+        house.run(name, [30.0, 30.5, 31.0], "small", curves={"val/loss": [[25, 3.0], [100, 2.0]]})
     said = page()
-    assert "| train/loss after |" in said
+    assert "| val/loss after |" in said
     assert "| big ahead of base by |" not in said
 
 
