@@ -29,9 +29,7 @@ from pathlib import Path
 
 from repro.errors import UserError
 from repro.files import lock, writing
-from repro.recipe import Recipe
 from repro.record import LEDGER
-from repro.seeds import show_ranges
 
 TAB = "\t"
 HEADER = TAB.join(("time", "event", "path", "sha256", "reason"))
@@ -107,12 +105,9 @@ def start(
         append(new)
 
 
-def seeds_line(recipe: Recipe) -> Line | None:
-    """Makes the declaration of a recipe's judged seeds, which are its reason; None at a reduced scale."""
-    if recipe.scale != "paper":
-        return None
-    seeds, path = show_ranges(recipe.seeds), f"seeds/{recipe.experiment}/paper/{recipe.hash8}"
-    return Line.now("declared", path, hashlib.sha256(seeds.encode()).hexdigest(), seeds)
+def seeds_line(run: str, seeds: str) -> Line:
+    """Makes the declaration of the judged seeds of a recipe: its run id without the seed, and the seeds as a reason."""
+    return Line.now("declared", f"seeds/{run}", hashlib.sha256(seeds.encode()).hexdigest(), seeds)
 
 
 @contextlib.contextmanager

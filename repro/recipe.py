@@ -19,7 +19,7 @@ from typing import Any
 
 from repro.errors import UserError, nearest
 from repro.paths import configs_dirs, files_in, published_files, runs_dir
-from repro.seeds import judged_seeds
+from repro.seeds import judged_seeds, show_ranges
 from repro.yamls import Config, Tree, flatten, parse_once, parse_yaml, read_text, set_key, short
 
 SCALES = ("paper", "gpu", "small", "cpu")
@@ -124,6 +124,11 @@ class Recipe:
     def seeds(self) -> tuple[int, ...]:
         """The judged seeds, declared before they ran; see :func:`repro.seeds.judged_seeds`."""
         return judged_seeds(self.experiment, self.config)
+
+    @property
+    def judged(self) -> tuple[str, str]:
+        """The run id without a seed, and the judged seeds, as the ledger declares them."""
+        return f"{self.experiment}/{self.scale}/{self.hash8}", show_ranges(self.seeds)
 
     @cached_property
     def config_hash(self) -> str:

@@ -272,7 +272,7 @@ def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
 def _seeds(records: Sequence[RunRecord]) -> list[Line]:
     """The declarations of the judged seeds of all recipes that have a record at the paper's scale."""
     judged = {r.experiment for r in records if r.scale == "paper" and not r.overrides} & {*experiments()}
-    return [line for experiment in sorted(judged) if (line := seeds_line(load_recipe(experiment)))]
+    return [seeds_line(*load_recipe(experiment).judged) for experiment in sorted(judged)]
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:

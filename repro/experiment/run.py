@@ -192,7 +192,8 @@ def start(current: Run, resume: Resume) -> None:
     if not trainer.is_global_zero:
         return
     if not is_trial(current):
-        facts = (recipe.run_id(current.seed), recipe.config_hash, current.source.commit, seeds_line(recipe))
+        seeds = seeds_line(*recipe.judged) if recipe.scale == "paper" else None
+        facts = (recipe.run_id(current.seed), recipe.config_hash, current.source.commit, seeds)
         note_start(results_dir() / "runs", *facts, anew=resume.path is None)
     for note in current.parts.task.notes:
         print(note, file=sys.stderr)

@@ -1,6 +1,8 @@
 """Scoring a model on whole splits: metrics over all ranks, and the measurements for the record."""
 
+import contextlib
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,6 +17,7 @@ from repro.tasks.ranks import gather_rows
 from repro.tasks.task import Net, OptimizerMaker, ScheduleMaker, Task
 
 Metrics = dict[str, Any]  # of torchmetrics, each with a `count` of what was added
+EVALUATION_SEED = 2026  # of what a network draws while it is scored: hash functions
 
 
 class Scored(NamedTuple):
@@ -39,9 +42,11 @@ class Scored(NamedTuple):
 class EvaluatedTask(Task[Net]):
     """Base of the tasks that score a model on splits, one evaluation after another.
 
-    Subclasses define the metrics of an evaluation (:meth:`metrics`) and update them (:meth:`score`). That everything
-    was scored once is checked against what the data expect. One whose test has outputs that may be shown names their
-    :attr:`COLUMNS`, the output last, and puts a row for each into ``_rows`` by its place in the split.
+    Subclasses define the metrics of an evaluation (:meth:`metrics`) and update them (:meth:`score`). What a network
+    draws meanwhile depends on the rows of a batch alone, so on the size of evaluation batches and on the number of
+    ranks, which share the rows out. That everything was scored once is checked against what the data expect. One whose
+    test has outputs that may be shown names their :attr:`COLUMNS`, the output last, and puts a row for each into
+    ``_rows`` by its place in the split.
 
     Attributes:
         UNITS: the unit of every metric, for people.
@@ -143,7 +148,8 @@ class EvaluatedTask(Task[Net]):
             self._turn_to(index)
         if len(batch.indices):  # none on a rank without work of its own
             current = self._evaluations[index]
-            self.score(batch, current.evaluation, current.metrics)
+            with drawing_from(int(batch.indices[0]), self.device):
+                self.score(batch, current.evaluation, current.metrics)
             current.examples.update(len(batch.indices))
 
     def _turn_to(self, index: int) -> None:
@@ -233,3 +239,12 @@ class _UnderWay:
         return Scored(
             self.evaluation, split, values, counts | {"tokens": counts.get("loss", 0)}, self.seconds
         )
+
+
+@contextlib.contextmanager
+def drawing_from(place: int, device: torch.device) -> Iterator[None]:
+    """Random numbers that depend on a position of a split alone; those of training continue unchanged."""
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(EVALUATION_SEED + place)
+        yield

@@ -1,25 +1,17 @@
-"""Base of tasks over examples: a network draws the same random numbers in every evaluation."""
+"""Base of tasks over examples."""
 
-import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator
-
-import torch
 
 from repro.batches import Evaluation, ExampleBatch, Examples
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks.evaluated import EvaluatedTask, Metrics
 from repro.tasks.task import Net
 
-EVALUATION_SEED = 2026  # of what a network draws while it is scored: hash functions
-
 
 class ExampleTask(EvaluatedTask[Net]):
     """Base of the tasks whose data are :class:`~repro.data.core.examples.ExampleData`.
 
-    Subclasses define how examples are scored (:meth:`score_examples`). What a network draws while it is scored depends
-    on the examples of a batch alone, so on the size of evaluation batches and on the number of ranks, which share the
-    examples out.
+    Subclasses define how examples are scored (:meth:`score_examples`).
     """
 
     batch = ExampleBatch
@@ -38,14 +30,4 @@ class ExampleTask(EvaluatedTask[Net]):
 
     def score(self, batch: ExampleBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         """Updates the metrics with a batch."""
-        with drawing_from(int(batch.indices[0]), self.device):
-            self.score_examples(batch.examples, self.settings(evaluation), metrics)
-
-
-@contextlib.contextmanager
-def drawing_from(place: int, device: torch.device) -> Iterator[None]:
-    """Random numbers that depend on a position of a split alone; those of training continue unchanged."""
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(EVALUATION_SEED + place)
-        yield
+        self.score_examples(batch.examples, self.settings(evaluation), metrics)

@@ -14,8 +14,7 @@ from repro.models.draw import draw, timed_drawing
 from repro.nn.settings import CallSettings
 from repro.record import Measurement
 from repro.tasks.drawn_pictures import cut_up, to_line
-from repro.tasks.evaluated import Metrics
-from repro.tasks.example_task import EVALUATION_SEED, drawing_from
+from repro.tasks.evaluated import EVALUATION_SEED, Metrics, drawing_from
 from repro.tasks.metrics.means import Likelihood
 from repro.tasks.sequence_model import SequenceModel
 from repro.tasks.task import OptimizerMaker, ScheduleMaker

@@ -34,7 +34,7 @@ class Search(NamedTuple):
     """Settings of the search for hypotheses.
 
     Attributes:
-        beam: hypotheses kept; 1 is greedy.
+        beam: hypotheses kept; 1 without a penalty is greedy.
         length_penalty: α of the length penalty.
         max_extra: an output has at most ``max_ratio`` times the tokens of its source and these, end symbols counted.
         length_form: ``vaswani``: ``((5 + length) / 6)^α``; ``power``, fairseq's: ``length^α``.
@@ -172,7 +172,9 @@ class Translation(EvaluatedTask[EncoderDecoder]):
     def score(self, batch: PairBatch, evaluation: Evaluation, metrics: Metrics) -> None:
         """Adds hypotheses, references and losses."""
         data, split = self.data, self.data.split(evaluation.kind)
-        search = self.search._replace(beam=1) if evaluation.name == GREEDY else self.search
+        search = (
+            self.search._replace(beam=1, length_penalty=0.0) if evaluation.name == GREEDY else self.search
+        )
         nll, smooth, _ = self._losses(batch)
         ids = decode_batch(self.net, batch.source, batch.source_lengths, data.tokenizer, search).ids
         references = data.references(split)

@@ -314,8 +314,8 @@ def test_judged_seeds_are_fixed_before_they_run(house):
     recipe = judge("1-5")
     runs.mkdir(parents=True)
     ledger_of(house).write_text(f"{HEADER}\n")
-    start(runs, recipe.run_id(1), recipe.config_hash, "a" * 40, seeds_line(recipe), anew=True)
-    start(runs, recipe.run_id(2), recipe.config_hash, "a" * 40, seeds_line(judge("1,2")), anew=True)
+    start(runs, recipe.run_id(1), recipe.config_hash, "a" * 40, seeds_line(*recipe.judged), anew=True)
+    start(runs, recipe.run_id(2), recipe.config_hash, "a" * 40, seeds_line(*judge("1,2").judged), anew=True)
     assert [line.path.partition("/")[0] for line in read_ledger(runs)] == ["seeds", "toy", "toy"]
     house.run("toy/big", [30.0, 28.9, 30.05, 31.0, 29.95])
     append_missing(runs)

@@ -17,7 +17,7 @@ from repro.nn import (
     MaxCompression,
     MeanCompression,
 )
-from repro.nn.mixer import leaves, reset_rows
+from repro.nn.mixer import leaves, reset_rows, tree_map
 from tests.nn.mixers import difference, feed, gradients, randomise
 from tests.nn.reference_compressed import Row
 from tests.nn.test_laws import TOLERANCE, same_gradients
@@ -201,3 +201,13 @@ def test_a_row_that_is_reset_starts_with_an_empty_memory(capacity: int | None) -
     assert difference(got[0], on[0, 12:]) < TOLERANCE
     assert difference(got[1], fresh[1]) < TOLERANCE
     assert difference(got[1], on[1, 12:]) > 1e-3
+
+
+@pytest.mark.parametrize("n", [3, 4, 5])
+def test_padding_takes_no_part_in_the_auxiliary_loss(n: int) -> None:
+    mixer, (x, z) = build().train(), (torch.stack(tokens([8])) for _ in range(2))
+    state = mixer(x, mixer.init_state(1), Layout(True)).state
+    alone = mixer(z[:, :n], tree_map(torch.clone, state), Layout(True))
+    padded = mixer(z, tree_map(torch.clone, state), Layout(True, lengths=torch.tensor([n])))
+    assert float(alone.aux.detach()) > 0
+    torch.testing.assert_close(padded.aux, alone.aux, rtol=1e-12, atol=0)

@@ -9,6 +9,7 @@ from torch import Tensor
 from repro.nn import Layout
 from repro.nn.attention.continuous import ContinuousSignal, long_term, memory
 from repro.nn.mixer import leaves, nbytes, reset_rows, tree_map
+from repro.nn.settings import CallSettings, MemorySettings
 from tests.nn.mixers import difference, feed, gradients
 from tests.nn.test_continuous_memory import PLAIN, RAGGED, STICKY, D, build, in_calls, tokens
 
@@ -71,3 +72,14 @@ def test_a_state_has_the_same_bytes_after_any_context(
         if done in (30, 60, 300):
             result[done] = tree_map(lambda t: (tuple(t.shape), t.dtype), state), nbytes(state)
     assert result[30] == result[60] == result[300]
+
+
+@torch.no_grad()
+def test_a_call_that_stands_alone_sees_its_own_pieces_whatever_is_kept_of_earlier_calls() -> None:
+    mixer, x = build("relative", PLAIN), torch.stack(tokens([14, 14]))
+    alone = Layout(True, settings=CallSettings(memory=MemorySettings()))
+    assert torch.equal(mixer(x, None, alone).y, mixer(x, None, Layout(True)).y)
+    kept = mixer.init_state(2, settings=alone.settings)
+    assert not torch.equal(mixer(x, kept, alone).y, mixer(x, None, alone).y), (
+        "a state keeps what it was made for"
+    )

@@ -14,8 +14,8 @@ from repro.data.core.loader import FixedLoader
 from repro.data.core.shares import Share
 from repro.nn.settings import CallSettings
 from repro.tasks import Constant
-from repro.tasks.evaluated import Metrics, Scored
-from repro.tasks.example_task import ExampleTask, drawing_from
+from repro.tasks.evaluated import Metrics, Scored, drawing_from
+from repro.tasks.example_task import ExampleTask
 from repro.tasks.metrics.means import Mean
 from tests.tasks.streams import trainer
 

@@ -23,7 +23,7 @@ from repro.models.draw import Drawing, draw
 from repro.nn import Blocks, FeedForward, FullAttention, Hashing, LSHAttention, PixelVocabulary, PreNorm
 from repro.tasks import Constant, PictureModel, Timing
 from repro.tasks import picture_model as under_test
-from repro.tasks.example_task import EVALUATION_SEED
+from repro.tasks.evaluated import EVALUATION_SEED
 from repro.training.callbacks import Curves
 from tests.data.picture_files import SIZES, known, small_store
 from tests.tasks.streams import trainer

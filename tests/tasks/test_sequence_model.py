@@ -25,7 +25,7 @@ from repro.nn import (
 from repro.nn.positions.positions import Added
 from repro.nn.settings import AS_BUILT, CallSettings
 from repro.tasks import Constant, SequenceModel
-from repro.tasks.example_task import EVALUATION_SEED
+from repro.tasks.evaluated import EVALUATION_SEED
 from repro.training.callbacks import Curves
 from tests.tasks.streams import trainer
 

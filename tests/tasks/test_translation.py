@@ -11,7 +11,7 @@ from repro.batches import Evaluation, PairBatch
 from repro.models import EncoderDecoder
 from repro.models.generate import translate
 from repro.nn import AdaptiveVocabulary, Blocks, CrossAttention, FeedForward, FullAttention, Vocabulary
-from repro.tasks import Constant, Translation
+from repro.tasks import Constant, Translation, translation
 from repro.tasks.metrics.sentences import Sentence, TranslationScores, one_line
 from repro.tasks.translation import decode_batch
 from tests.nn.reference import smoothed_divergence
@@ -225,3 +225,19 @@ def test_a_lost_sentence_or_token_stops_the_evaluation(tokens: list[int], messag
 
 def test_a_hypothesis_is_one_line() -> None:
     assert one_line("a b\nc\r\nd\x85e\u2028f\n") == "a b c d e f"
+
+
+def test_validation_during_training_is_greedy_without_a_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, searches = task(beam=3, length_penalty=0.4, max_extra=4).eval(), []
+
+    def decoded(net: Any, source: Any, lengths: Any, tokenizer: Any, search: Any) -> Any:
+        searches.append((search.beam, search.length_penalty))
+        return SimpleNamespace(ids=[])
+
+    monkeypatch.setattr(translation, "decode_batch", decoded)
+    data = SimpleNamespace(split=str, references=lambda _: ["eins"] * 9, tokenizer=None)
+    monkeypatch.setattr(Translation, "data", data)
+    scores = {"translations": SimpleNamespace(update=lambda *_: None)}
+    for evaluation in (module.validation(), module.tests()[0]):
+        module.score(batch(), evaluation, scores)
+    assert searches == [(1, 0.0), (3, 0.4)]

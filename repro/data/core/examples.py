@@ -30,7 +30,7 @@ class ExampleData(DataModule):
 
     Args:
         batch_size: examples of the global batch.
-        eval_batch_size: examples of a batch of evaluation, which changes memory only.
+        eval_batch_size: examples of a batch of evaluation; changes memory, and what a network that hashes draws.
         seed: of the order of training; `repro run` sets it to the run's.
         num_workers: processes that build batches ahead.
 

@@ -13,6 +13,7 @@ from repro.models.decodable import evaluating
 from repro.models.decoder_lm import DecoderLM
 from repro.nn.positions.positions import longest_window
 from repro.nn.settings import CallSettings, MemorySettings
+from repro.tasks.evaluated import drawing_from
 
 THRESHOLD = 0.01  # of the perplexity; appendix C of the paper
 # Of the windows that are read at once: attention scores hold pairs, hidden states hold tokens.
@@ -54,7 +55,7 @@ def losses_with_context(net: DecoderLM, tokens: Integers, places: Integers, cont
     device = next(net.parameters()).device
     losses = [torch.empty(0, dtype=torch.float64)]
     alone = CallSettings(memory=MemorySettings())
-    with evaluating(net):
+    with evaluating(net), drawing_from(0, device):
         for first in range(0, len(places), rows):
             window = places[first : first + rows, None] + np.arange(-context, 1)
             ids = torch.from_numpy(tokens[window].astype(np.int64)).to(device)

@@ -10,8 +10,8 @@ from repro.batches import Data, Evaluation, ExampleBatch, Examples, scored_place
 from repro.errors import UserError
 from repro.models.decoder_lm import DecoderLM
 from repro.nn.settings import CallSettings, has_memory
-from repro.tasks.evaluated import Metrics, Scored
-from repro.tasks.example_task import ExampleTask, drawing_from
+from repro.tasks.evaluated import Metrics, Scored, drawing_from
+from repro.tasks.example_task import ExampleTask
 from repro.tasks.language.reading import BlockPositions, read_blocks, token_types
 from repro.tasks.language.replies import Generation, Ids, replies, turns
 from repro.tasks.metrics.means import Likelihood

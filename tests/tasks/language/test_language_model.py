@@ -16,9 +16,13 @@ from repro.models import DecoderLM
 from repro.nn import (
     Added,
     Blocks,
+    FeedForward,
     FullAttention,
+    Hashing,
     LearnedPositions,
+    LSHAttention,
     NoPositions,
+    PreNorm,
     SplitSinusoids,
     Vocabulary,
 )
@@ -325,3 +329,35 @@ def test_a_sample_is_scored_beside_the_whole_split() -> None:
         losses += nll[counts].tolist()
     assert result["val/loss_sampled"].count == len(losses)
     assert result["val/loss_sampled"].value == pytest.approx(np.mean(losses), rel=1e-9)
+
+
+# --- random numbers ---------------------------------------------------------------------------------------------
+
+
+def hashing_network() -> DecoderLM:
+    torch.manual_seed(0)
+    hashing = Hashing(rounds=1, chunk=4, buckets=8)
+    blocks = Blocks(
+        mixers=[partial(LSHAttention, n_heads=2, hashing=hashing)],
+        feed_forward=partial(FeedForward, d_ff=16),
+        sublayer=partial(PreNorm, dropout=0.1),
+    )
+    net = DecoderLM(8, 2, partial(Vocabulary, size=SYMBOLS), blocks, NoPositions, dropout=0.1)
+    for parameter in net.parameters():
+        parameter.data.mul_(2.0)
+    return net.double()
+
+
+def test_hashing_is_drawn_anew_for_each_evaluation_and_training_goes_on_as_if_nothing_was_scored() -> None:
+    cut, texts = Protocol(seq_len=16, rows=2, stride=16), partial(data, seq_len=16, rows=2)
+    scored = task(hashing_network(), cut)
+    first, again = (trainer(1).validate(scored, datamodule=texts(), verbose=False) for _ in range(2))
+    assert first == again
+    fitted = []
+    for every in (None, 2):
+        made = task(hashing_network(), cut)
+        torch.manual_seed(7)
+        settings = {"val_check_interval": every} if every else {"limit_val_batches": 0}
+        trainer(4, **settings).fit(made, datamodule=texts())
+        fitted.append(made.net)
+    assert distance(*fitted) == 0.0

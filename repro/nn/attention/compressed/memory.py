@@ -123,7 +123,8 @@ class CompressedMemory(nn.Module, Remembers):
             now["pending"] = append_new(now["pending"], piece, part, 2 * self.block - 1)
             if old is not None and self.training and self.learns:
                 total = total + self._lost(piece, old, blocks, part)
-                count = count + (blocks > 0)
+                asked = 1 if part.lengths is None else part.lengths > 0  # padding asks nothing of a block
+                count = count + (blocks > 0) * asked
         y = outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
         aux = self.reconstruction * total / count.clamp(min=1) if self.training and self.learns else None
         return MixerOutput(y, None if state is None else now, aux)

@@ -1,6 +1,7 @@
 """A mixer with an unbounded past: a short-term mixer, and a continuous memory of what has left it."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -106,6 +107,8 @@ class ContinuousMemory(nn.Module, Remembers):
         """
         if not layout.causal:
             raise ValueError("a continuous memory looks back only; it needs a causal layout")
+        if state is None:  # the pieces of a call that stands alone see each other as built
+            layout = replace(layout, settings=self._alone(layout.settings))
         now = self.init_state(len(x), None, layout.settings) if state is None else state
         outputs, losses, counts = [], [], []
         for piece, part in pieces(x, layout, self.block):
@@ -119,6 +122,12 @@ class ContinuousMemory(nn.Module, Remembers):
             weight * torch.stack(losses).sum(0) / torch.stack(counts).sum(0).clamp(min=1) if weight else None
         )
         return MixerOutput(y, None if state is None else now, aux)
+
+    def _alone(self, settings: CallSettings) -> CallSettings:
+        """The settings with the short-term memory as built, if they keep none: they are of earlier calls."""
+        if settings.memory is None or settings.memory.mem_len or not isinstance(self.short, Remembers):
+            return settings
+        return replace(settings, memory=replace(settings.memory, mem_len=self.short.memory.mem_len))
 
     def _step(self, x: Tensor, state: State, layout: Layout) -> tuple[Tensor, State, Tensor, Tensor]:
         """Processes one piece; returns also the sum of the KL divergences of each row, and their number."""
