@@ -55,8 +55,9 @@ def spawn(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
 
 
 def command(folder: Path, *options: str) -> list[str]:
-    """The command line of a mirror."""
-    return [sys.executable, "-P", "-m", "repro.mirror", str(folder.resolve()), *options]
+    """The command line of a mirror that this process starts."""
+    arguments = [str(folder.resolve()), "--parent", str(os.getpid()), *options]
+    return [sys.executable, "-P", "-m", "repro.mirror", *arguments]
 
 
 def environment() -> dict[str, str]:

@@ -28,16 +28,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m repro.mirror", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--once", action="store_true")
+    started_by = "process that started this one; it may have ended since"
+    parser.add_argument("--parent", type=int, default=os.getppid(), help=started_by)
     running = "the run is not over; its state on W&B is left alone"
     parser.add_argument("--running", action="store_true", help=running)
     args = parser.parse_args()
     if not args.once:
         signal.pthread_sigmask(signal.SIG_BLOCK, SHIELDED)
-        threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True).start()
+        threading.Thread(target=_end_after, args=(args.parent,), daemon=True).start()
     with (args.folder / ".mirror.lock").open("w") as file:
         if not lock(file, fcntl.LOCK_EX | (fcntl.LOCK_NB if args.once else 0)):
             sys.exit(BUSY)  # another process mirrors the run
-        done = send(args.folder, running=args.running) if args.once else follow(args.folder)
+        done = send(args.folder, running=args.running) if args.once else follow(args.folder, args.parent)
     sys.exit(EXIT_OK if done else EXIT_FAILED)
 
 
@@ -49,9 +51,8 @@ def _end_after(parent: int) -> None:
     os.killpg(0, signal.SIGKILL)
 
 
-def follow(folder: Path) -> bool:
-    """Sends events as they come until the run is over; begins again after errors while the run lives."""
-    parent = os.getppid()
+def follow(folder: Path, parent: int) -> bool:
+    """Sends events as they come until the run is over; begins again after errors while its process lives."""
     while not send(folder, parent):
         if os.getppid() != parent or client.is_over(read(folder / EVENTS_FILE)):
             return False

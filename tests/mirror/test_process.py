@@ -185,7 +185,9 @@ def test_a_run_that_is_not_over_stays_so(log: EventLog, server: WandbServer) -> 
     assert (server.steps(RUN), server.exits) == ([1], {})
 
 
-def test_it_ends_after_the_process_that_started_it(log: EventLog, server: WandbServer) -> None:
+@pytest.mark.parametrize("early", [True, False], ids=["while it starts", "later"])
+def test_it_ends_after_the_process_that_started_it(log: EventLog, server: WandbServer, early: bool) -> None:
+    """That process may die while the mirror is still importing."""
     script = f"""
 import os, signal, sys
 from pathlib import Path
@@ -201,7 +203,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert parent.stdout is not None
     pid = int(parent.stdout.readline())
     put(log, 1)
-    assert server.wait_until(lambda: server.steps(RUN) == [1], 60)
+    assert early or server.wait_until(lambda: server.steps(RUN) == [1], 60)
     put(log, 2)
     parent.communicate(b"\n")
     until(
