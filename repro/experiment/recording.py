@@ -39,7 +39,9 @@ def is_trial(current: Run) -> bool:
 
 
 def record(current: Run, command: str, digest: str | None, keep: bool) -> RunRecord:
-    """Assembles the record on every rank; rank 0 writes it, with the decoded outputs, as the last step.
+    """Assembles the record on every rank; rank 0 writes it, with the decoded outputs.
+
+    The copy in the run's folder comes last: a run that is killed before is tested and recorded by the same command.
 
     Args:
         current: the run, tested.
@@ -53,14 +55,14 @@ def record(current: Run, command: str, digest: str | None, keep: bool) -> RunRec
         result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
         result.attempts = attempts(read(current.events.path), result.steps, ATTEMPT)
+        if mode() != "disabled":
+            with contextlib.suppress(Exception):  # they do not lose the run
+                write_last_events(current, result, outputs)
         if keep:
             results = trials_dir() if is_trial(current) else results_dir()
             write_record(result, results / "runs", outputs)
-        write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
-        if mode() != "disabled":
-            with contextlib.suppress(Exception):  # the run is recorded
-                write_last_events(current, result, outputs)
         current.events.append("state", result.steps, {"state": "done"})
+        write_atomic(current.folder / RECORD_FILE, (result.to_json() + "\n").encode())
     return result
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 
 from repro.events import EVENTS_FILE, Event, EventLog, read
+from repro.experiment import recording
 from repro.experiment.recording import first_event, slurm_job, wandb_id, write_last_events
 from repro.experiment.run import ready, run
 from repro.experiment.session import prepare
@@ -66,6 +67,40 @@ def test_without_pictures_or_samples_there_are_none(tmp_path: Path) -> None:
     given = Given()
     given.rows = []  # type: ignore[misc]
     assert [event["kind"] for event in last_events(tmp_path, given, "a translation")] == ["test", "note"]
+
+
+@pytest.mark.parametrize("killed_in", ["write_last_events", "write_record", "write_atomic"])
+def test_a_run_that_is_killed_while_it_is_recorded_ends_by_the_same_command(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, killed_in: str
+) -> None:
+    """Its last events, from which W&B knows how it ended, are there in the end."""
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    recipe = load_recipe(TINY, "cpu")
+    folder = recipe.run_dir(1)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, killed_in, kill)
+        with pytest.raises(KeyboardInterrupt):
+            run(recipe, 1, "x")
+    run(recipe, 1, "x")
+    events = read(folder / EVENTS_FILE)
+    assert (folder / "record.json").is_file()
+    assert events[-1]["state"] == "done"
+    assert sum("summary" in event for event in events) == 1
+
+
+def test_an_error_in_the_last_events_does_not_lose_the_run(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(recording, "write_last_events", None)
+    recipe = load_recipe(TINY, "cpu")
+    run(recipe, 1, "x")
+    assert (recipe.run_dir(1) / "record.json").is_file()
+    assert read(recipe.run_dir(1) / EVENTS_FILE)[-1]["state"] == "done"
 
 
 def test_two_people_have_two_runs_on_wandb_and_attempts_one(monkeypatch: pytest.MonkeyPatch) -> None:
