@@ -23,6 +23,10 @@ METRICS = ("train", "val", "test")
 SILENT_S = 120.0  # without an event, after which a run is not believed to be alive; it writes every 30
 ENDS = ("done", "requeue", "stopped", "failed")  # states after which a run writes nothing more
 LAST_TIME = 1e11  # seconds since 1970; later times are damage
+# Of values that are read; an event with a value of another type is damage.
+TYPES: dict[str, Any] = {
+    "config": dict, "state": str, "run": str, "max_steps": int, "job": str | None, "message": str,
+}  # fmt: skip
 LOGGED = ("train/loss", "train/tokens_per_s", "train/lr", "trainer/tokens")
 
 Event = dict[str, Any]
@@ -125,10 +129,13 @@ def decode(data: bytes) -> list[Event]:
 
 
 def _event(line: bytes) -> Event | None:
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         match json.loads(line):
-            case {"kind": str(), "step": int(step), "t": int() | float() as t} as event if type(step) is int:
-                return event if isinstance(event.get("config", {}), dict) and 0 <= t < LAST_TIME else None
+            case {"kind": str(kind), "step": int(step), "t": int() | float() as t} as event:
+                typed = all(isinstance(event[name], TYPES[name]) for name in TYPES.keys() & event.keys())
+                whole = type(step) is int and (kind != "state" or "state" in event)
+                if typed and whole and 0 <= t < LAST_TIME:
+                    return event
     return None
 
 
@@ -242,7 +249,7 @@ def status(folder: Path) -> dict[str, Any]:
     summary |= {"attempt": len(starts), "step": max(event["step"] for event in attempt)}
     summary["tokens"] = summary.pop("trainer/tokens", summary.get("tokens"))
     last, trained = attempt[-1], [event for event in attempt if event["step"] > first["step"]]
-    state = _failure(folder, last_state(attempt))
+    state = _failure(folder, last_state(attempt) or first)
     if trained and trained[-1]["step"] > trained[0]["step"] and summary.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
         summary["seconds_left"] = round(pace * (summary["max_steps"] - trained[-1]["step"]))

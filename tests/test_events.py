@@ -177,12 +177,22 @@ def test_a_rank_that_fails_later_is_not_the_cause(tmp_path: Path) -> None:
     assert status(tmp_path)["message"] == "rank 0"
 
 
+def test_a_start_that_is_a_note_is_a_state_too(tmp_path: Path) -> None:
+    write(tmp_path, (50.0, 0, "note", {"state": "starting"}))
+    assert status(tmp_path)["state"] == "starting"
+
+
 @pytest.mark.parametrize(
     "line",
     [
         b'{"t": 1, "step": 0, "kind": "state", "state": "starting", "run": "a", "config": "x"}',
         b'{"t": 1e300, "step": 0, "kind": "state", "state": "starting", "run": "a"}',
         b'{"t": NaN, "step": 0, "kind": "train"}',
+        b'{"t": 1, "step": 0, "kind": "state"}',
+        b'{"t": 1, "step": 0, "kind": "state", "state": ["starting"]}',
+        b'{"t": 1, "step": 0, "kind": "state", "state": "starting", "max_steps": "20"}',
+        b'{"t": 1, "step": 0, "kind": "state", "state": "starting", "job": [12]}',
+        b'{"t": 1, "step": 0, "kind": "train", "x": ' + 100_000 * b"[",
     ],
 )
 def test_damaged_events_are_left_out(tmp_path: Path, line: bytes) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,11 +152,17 @@ def find_records(words: Iterable[str]) -> list[RunRecord]:
 
 
 def own_runs() -> list[RunRecord]:
-    """The runs that have a folder here, and the records of trials (of a project all of its records), by run id."""
+    """The runs that have a folder here, and the records of trials (of a project all of its records), by run id.
+
+    A folder that cannot be read is reported on stderr and left out.
+    """
     kept = {r.run_id: r for r in read_records(trials_dir() / "runs").good}
     for path in runs_dir().glob(f"*/*/*/s*/{EVENTS_FILE}"):
-        if one := run_in(path.parent):
-            kept[one.run_id] = one
+        try:
+            if one := run_in(path.parent):
+                kept[one.run_id] = one
+        except UserError as error:
+            print(f"repro: {error}", file=sys.stderr)
     return [kept[run] for run in sorted(kept)]
 
 
@@ -186,7 +193,11 @@ def run_in(folder: Path) -> RunRecord | None:
 
 
 def unfinished(folder: Path) -> RunRecord | None:
-    """Makes a record of the events of an unfinished run; its scores are those of the last validation."""
+    """Makes a record of the events of an unfinished run; its scores are those of the last validation.
+
+    Raises:
+        UserError: the events are not those of a run.
+    """
     log, state = events.read(folder / EVENTS_FILE), status(folder)
     facts = next((event["config"] for event in reversed(log) if "config" in event), None)
     if "run" not in state or facts is None:
@@ -195,18 +206,23 @@ def unfinished(folder: Path) -> RunRecord | None:
         name: [(int(step), value if math.isfinite(value) else None) for step, value in thin(points)]
         for name, points in events.curves(log).items()
     }
-    experiment, scale, _ = state["run"].rsplit("/", 2)
-    last = {name: points[-1][1] for name, points in curves.items() if name.startswith("val/")}
-    known = ("seed", "commit", "dirty", "data", "start_from", "versions", "hardware", "precision")
-    return RunRecord(
-        **{name: facts[name] for name in known}, experiment=experiment, scale=scale, run_id=state["run"], command="",
-        config=facts["recipe"], config_hash=facts["hash"], parameters=0, steps=state["step"],
-        tokens=int(state.get("tokens") or 0), wall_seconds=events.seconds(log), gpu_hours=0.0, peak_bytes=0,
-        metrics=[Measurement(name, value, "", "val") for name, value in last.items() if value is not None],
-        overrides=facts.get("overrides", []), curves=curves, checkpoint_sha256=None, outputs_sha256=None,
-        finished=f"not yet: {state['state']}, step {state['step']} of {state.get('max_steps')}",
-        deviations=list(facts["recipe"].get("deviations") or ()),
-    )  # fmt: skip
+    try:
+        experiment, scale, _ = state["run"].rsplit("/", 2)
+        last = {name: points[-1][1] for name, points in curves.items() if name.startswith("val/")}
+        known = ("seed", "commit", "dirty", "data", "start_from", "versions", "hardware", "precision")
+        return RunRecord(
+            **{name: facts[name] for name in known}, experiment=experiment, scale=scale, run_id=state["run"],
+            config=facts["recipe"], config_hash=facts["hash"], parameters=0, steps=state["step"], command="",
+            tokens=int(state.get("tokens") or 0), wall_seconds=events.seconds(log), gpu_hours=0.0, peak_bytes=0,
+            metrics=[Measurement(name, value, "", "val") for name, value in last.items() if value is not None],
+            overrides=facts.get("overrides", []), curves=curves, checkpoint_sha256=None, outputs_sha256=None,
+            finished=f"not yet: {state['state']}, step {state['step']} of {state.get('max_steps')}",
+            deviations=list(facts["recipe"].get("deviations") or ()),
+        )  # fmt: skip
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{folder}: its events are not those of a run ({error!r:.80}); restore or remove it"
+        ) from None
 
 
 def _beginning(word: str, runs: set[str]) -> list[str]:

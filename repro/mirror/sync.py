@@ -67,22 +67,27 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         dry: only report what would be sent.
         running_too: also for running runs.
     """
-    note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
-    running = state["state"] not in ENDS and is_fresh(state)
-    if running and not running_too:
-        return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
-    if note.get("bytes") == path.stat().st_size and (running or note.get("state") == state["state"]):
-        return Synced(run, "planned" if dry else "complete", 0, note["rows"])
-    n_rows = len(rows_of(read(path)))
-    unsent = max(n_rows - note.get("rows", 0), 0)
-    if dry:
-        return Synced(run, "planned", unsent, n_rows)
-    code = _call(folder, PATIENCE_S + unsent / ROWS_PER_S, *["--running"] * running)
-    if code == BUSY:
-        return Synced(run, "running", held=n_rows, why="another process mirrors it")
-    if code:
-        return Synced(run, "missing", 0, n_rows, f"W&B did not accept it; see {folder / LOG_FILE}")
-    return Synced(run, "complete", unsent, n_rows)
+    try:
+        note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
+        if not state:
+            return Synced(run, "missing", why=f"its events cannot be read; restore or remove {folder}")
+        running = state["state"] not in ENDS and is_fresh(state)
+        if running and not running_too:
+            return Synced(run, "running", why="it is still running; --watch sends it meanwhile")
+        if note.get("bytes") == path.stat().st_size and (running or note.get("state") == state["state"]):
+            return Synced(run, "planned" if dry else "complete", 0, note["rows"])
+        n_rows = len(rows_of(read(path)))
+        unsent = max(n_rows - note.get("rows", 0), 0)
+        if dry:
+            return Synced(run, "planned", unsent, n_rows)
+        code = _call(folder, PATIENCE_S + unsent / ROWS_PER_S, *["--running"] * running)
+        if code == BUSY:
+            return Synced(run, "running", held=n_rows, why="another process mirrors it")
+        if code:
+            return Synced(run, "missing", 0, n_rows, f"W&B did not accept it; see {folder / LOG_FILE}")
+        return Synced(run, "complete", unsent, n_rows)
+    except OSError as error:
+        return Synced(run, "missing", why=f"cannot read {folder}: {error.strerror}")
 
 
 def _call(folder: Path, limit_s: float, *options: str) -> int:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 
 import pytest
 
@@ -140,6 +141,37 @@ def test_own_runs_are_listed_with_those_under_way(own_run: TrainedRun) -> None:
     said = call("list", "--mine")
     assert "not yet: done" in said.out
     call("list", "--mine", "--json").refused("--mine")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "wrong"),
+    [
+        ("record.json", "{", "record.json: not a run record"),
+        ("events.jsonl", '{"run": "x", "config": {}}', "its events are not those of a run"),
+        ("events.jsonl", '{"run": "a/b/cpu/s2-0", "config": {"seed": 2}}', "('commit')"),
+        (
+            "events.jsonl",
+            '{"run": "a/b/cpu/s2-0", "config": {"recipe": 1}}',
+            "its events are not those of a run",
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_a_line_beside_the_other_runs(
+    own_run: TrainedRun, file: str, text: str, wrong: str
+) -> None:
+    lose_record(own_run)
+    other = own_run.folder.with_name("s2-01234567")
+    other.mkdir()
+    first = {"t": 1, "step": 0, "kind": "state", "state": "starting"}
+    (other / "events.jsonl").write_text(json.dumps(first) + "\n")
+    text = json.dumps({**first, **json.loads(text)}) + "\n" if file == "events.jsonl" else text
+    (other / file).write_text(text)
+    listed = call("list", "--mine")
+    assert own_run.run_id in listed.out
+    (line,) = listed.err.splitlines()
+    assert line.startswith(f"repro: {other}")
+    assert wrong in line
+    assert own_run.run_id in call("status", "--all").out
 
 
 def test_points_of_a_grid_that_are_one_run_are_refused(workshop: Workshop) -> None:

@@ -82,6 +82,31 @@ def test_runs_without_rows_and_runs_without_wandb_wait_for_nothing(log: EventLog
     assert not waits(tmp_path), "its events are gone"
 
 
+@pytest.mark.parametrize("damage", ["no start", "no file", "no folder"])
+def test_a_damaged_folder_is_one_line(log: EventLog, damage: str) -> None:
+    put(log, 1)
+    end(log, 1)
+    folder = log.path.parent
+    if damage == "no start":
+        log.path.write_bytes(encode("train", 1, {"train/lr": 1.0}))
+    else:
+        log.path.unlink()
+    if damage == "no folder":
+        folder.rmdir()
+    result = sync(NAME, folder)
+    assert (result.state, result.line) == (
+        "missing",
+        f"{NAME}: not sent: its events cannot be read; restore or remove {folder}",
+    )
+
+
+def test_a_folder_that_vanishes_meanwhile_is_one_line(log: EventLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(log, 1)
+    state = {"state": "done"}
+    monkeypatch.setattr(syncing, "status", lambda folder: log.path.unlink() or state)
+    assert sync(NAME, log.path.parent).why == f"cannot read {log.path.parent}: No such file or directory"
+
+
 def test_watching_follows_a_run_until_it_ends(
     log: EventLog, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
