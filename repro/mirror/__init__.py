@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from repro.mirror.reach import Mode, has_key, mode
+from repro.mirror.reach import CLOUD, Mode, has_key, mode
 
 __all__ = ["FAILED_S", "PROJECT_NAME", "Mode", "has_key", "mode", "note_of", "start", "url", "wait"]
 
@@ -70,12 +70,27 @@ def environment() -> dict[str, str]:
 
 def note_of(folder: Path) -> dict[str, Any]:
     """Reads the note of a mirror about a run: ``url``, ``rows`` on the server, ``state`` that it
-    shows, and the length of the events in ``bytes``."""
+    shows, the length of the events in ``bytes``, and what :func:`place` gave."""
     try:
         note = json.loads((folder / NOTE_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) else {}
+
+
+def place() -> dict[str, str]:
+    """The server, entity and project to which runs are sent from here; no entity is that of the key."""
+    return {
+        "server": os.environ.get("WANDB_BASE_URL") or CLOUD,
+        "entity": os.environ.get("WANDB_ENTITY", ""),
+        "project": os.environ.get("WANDB_PROJECT") or PROJECT_NAME,
+    }
+
+
+def note_here(folder: Path) -> dict[str, Any]:
+    """The note of a run, where it is about :func:`place`; else an empty one."""
+    note = note_of(folder)
+    return note if place().items() <= note.items() else {}
 
 
 def url(folder: Path) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from repro.events import ENDS, METRICS, Event
-from repro.mirror import PROJECT_NAME
+from repro.mirror import place
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -56,7 +56,7 @@ def start(first: Event, scratch: str, finish_s: float, pid: int | None, ended: b
     settings = {**SETTINGS, "finish_timeout": finish_s, "x_update_finish_state": ended, **load}
     run: Run = wandb.init(
         id=first["wandb_id"], name=first["run"],
-        project=os.environ.get("WANDB_PROJECT", PROJECT_NAME),
+        project=place()["project"],
         group=first["group"], job_type="train", tags=first["tags"], config=first["config"], dir=scratch,
         resume="allow", mode="online", settings=wandb.Settings(**settings),
     )  # fmt: skip

@@ -14,7 +14,7 @@ from pathlib import Path
 from repro.errors import EXIT_FAILED, EXIT_OK
 from repro.events import EVENTS_FILE, Event, read, status
 from repro.files import lock, write_atomic
-from repro.mirror import FINISH_S, NOTE_FILE, client, note_of
+from repro.mirror import FINISH_S, NOTE_FILE, client, note_here, place
 
 POLL_S = 2.0
 AGAIN_S = 30.0  # between two attempts to reach the server
@@ -104,5 +104,5 @@ def _session(folder: Path, parent: int | None, running: bool) -> None:
 
 
 def _note(folder: Path, **values: object) -> None:
-    note = json.dumps({**note_of(folder), **values}) + "\n"
+    note = json.dumps({**note_here(folder), **place(), **values}) + "\n"
     write_atomic(folder / NOTE_FILE, note.encode())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from repro.events import ENDS, EVENTS_FILE, is_fresh, read, status
-from repro.mirror import LOG_FILE, note_of, spawn
+from repro.mirror import LOG_FILE, note_here, note_of, spawn
 from repro.mirror.client import rows_of
 from repro.mirror.process import BUSY
 
@@ -68,7 +68,7 @@ def sync(run: str, folder: Path, dry: bool = False, running_too: bool = False) -
         running_too: also for running runs.
     """
     try:
-        note, state, path = note_of(folder), status(folder), folder / EVENTS_FILE
+        note, state, path = note_here(folder), status(folder), folder / EVENTS_FILE
         if not state:
             return Synced(run, "missing", why=f"its events cannot be read; restore or remove {folder}")
         running = state["state"] not in ENDS and is_fresh(state)

@@ -33,6 +33,36 @@ def test_a_run_is_sent_whole_then_only_what_is_new(log: EventLog, server: WandbS
     assert len(server.requests) == asked, "what is known to be there is not asked for"
 
 
+@pytest.mark.parametrize("other", ["WANDB_BASE_URL", "WANDB_ENTITY", "WANDB_PROJECT"])
+def test_what_one_place_has_says_nothing_of_another(
+    log: EventLog, server: WandbServer, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    folder = log.path.parent
+    put(log, 1, 2)
+    end(log, 2)
+    assert sync(NAME, folder).sent == 2
+    second = WandbServer()
+    monkeypatch.setenv(other, second.url if other == "WANDB_BASE_URL" else "other")
+    assert sync(NAME, folder, dry=True) == Synced(NAME, "planned", 2, 2)
+    if other == "WANDB_BASE_URL":
+        assert sync(NAME, folder) == Synced(NAME, "complete", 2, 2)
+        assert second.steps(RUN) == [1, 2]
+        assert sync(NAME, folder) == Synced(NAME, "complete", 0, 2)
+    second.vanish()
+
+
+def test_a_run_that_was_deleted_on_the_server_is_sent_again_without_its_note(
+    log: EventLog, server: WandbServer
+) -> None:
+    put(log, 1, 2)
+    end(log, 2)
+    assert sync(NAME, log.path.parent).sent == 2
+    del server.runs[RUN], server.rows[RUN]
+    log.path.with_name(NOTE_FILE).unlink()
+    assert sync(NAME, log.path.parent).sent == 2
+    assert server.steps(RUN) == [1, 2]
+
+
 def test_a_folder_named_from_here_is_sent(
     log: EventLog, server: WandbServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
