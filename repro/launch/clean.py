@@ -1,9 +1,11 @@
 """``repro clean``: removes snapshots of code that no job needs and checkpoints of recorded runs."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from repro.errors import UserError
 from repro.files import writing
 from repro.launch.slurm.queue import in_queue
 from repro.launch.slurm.snapshot import SNAPSHOTS
@@ -11,7 +13,7 @@ from repro.launch.status.ledger import ledger_dir, read_submissions
 from repro.launch.status.run_index import everything, select
 from repro.paths import runs_dir
 from repro.recipe import experiments, load_recipe, scales_of
-from repro.record import RECORD_FILE
+from repro.record import finished_record
 
 
 def superfluous(targets: Sequence[str]) -> list[Path]:
@@ -36,12 +38,21 @@ def superfluous(targets: Sequence[str]) -> list[Path]:
     paths = [folder for folder in sorted(folders) if folder.is_dir()]
     paths += sorted(p for p in ledger_dir().glob(f"{SNAPSHOTS}/*") if p.resolve() not in used)
     for run in dict.fromkeys(entry.run for entry in chosen if entry.run):
-        if (runs_dir() / run / RECORD_FILE).is_file():
+        if _is_recorded(run):
             saved = sorted((runs_dir() / run / "checkpoints").glob("step-*.ckpt"))
             kept = saved[-1:] if run.rpartition("/")[0] in continued else []
             others = (p for p in (runs_dir() / run / "checkpoints").glob("*") if p.is_file())
             paths += sorted(p for p in others if not any(p.name.startswith(k.name) for k in kept))
     return paths
+
+
+def _is_recorded(run: str) -> bool:
+    """Whether a run has its record; one that cannot be read is reported on stderr and counts for none."""
+    try:
+        return finished_record(runs_dir() / run) is not None
+    except UserError as error:
+        print(f"repro: {run} keeps its checkpoints: {error}", file=sys.stderr)
+        return False
 
 
 def _continued() -> set[str]:

@@ -1,5 +1,6 @@
 """Snapshots without a job and checkpoints of recorded runs go; everything else stays."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from repro.launch.clean import remove, superfluous
 from repro.launch.slurm.snapshot import link_snapshot
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import MINE, FakeSlurm, queued, slurm
+from tests.report.fakes import make_record
 
 __all__ = ["slurm"]
 
@@ -24,8 +26,13 @@ def run_folder(root: Path, run: str, recorded: bool) -> Path:
         "step-00000002.ckpt.json",
     ):
         (folder / "checkpoints" / name).write_text("1234")
-    for name in ("model.pt", "events.jsonl", *["record.json"] * recorded):
+    for name in ("model.pt", "events.jsonl"):
         (folder / name).write_text("{}")
+    if recorded:
+        experiment, scale, name = run.rsplit("/", 2)
+        seed = int(name[1 : name.index("-")])
+        record = replace(make_record(experiment, seed, 1.0, scale), run_id=run)
+        (folder / "record.json").write_text(record.to_json())
     return folder
 
 
@@ -84,6 +91,16 @@ def test_a_run_whose_training_another_continues_keeps_its_last_checkpoint(
     )
     run_folder(world.root, RUN, True)
     assert removed(world.root) == {f"{RUN}/checkpoints/step-00000001.ckpt{end}" for end in ("", ".json")}
+
+
+def test_a_run_whose_record_cannot_be_read_keeps_its_checkpoints(
+    world: World, slurm: FakeSlurm, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_folder(world.root, RUN, True) / "record.json").write_text('{"torn')
+    assert removed(world.root) == set()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"repro: {RUN} keeps its checkpoints: ")
+    assert "copy it anew from results/runs, or delete it" in line
 
 
 @pytest.mark.usefixtures("world")
