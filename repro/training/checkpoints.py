@@ -36,9 +36,10 @@ def step_of(path: Path) -> int:
     return int(path.name.removesuffix(SUFFIX).rpartition("-")[2])
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """Checkpoint files of a run, finished or not, oldest first."""
-    return sorted(folder.glob(f"step-*{SUFFIX}"))
+def checkpoints(folder: Path, kind: str = "step") -> list[Path]:
+    """Checkpoint files of a run, finished or not, oldest first; files without a number are left out."""
+    paths = folder.glob(f"{kind}-*{SUFFIX}")
+    return sorted(path for path in paths if path.stem.removeprefix(f"{kind}-").isdecimal())
 
 
 def manifest_path(path: Path) -> Path:

@@ -179,4 +179,4 @@ def best_path(folder: Path, step: int) -> Path:
 
 
 def best_checkpoints(folder: Path) -> list[Path]:
-    return sorted(folder.glob("best-*.ckpt"))
+    return checkpoints(folder, "best")

@@ -28,6 +28,7 @@ from repro.training.checkpoints import (
     step_of,
     write,
 )
+from repro.training.saving import best_checkpoints
 
 
 def content(step: int) -> dict[str, Any]:
@@ -57,6 +58,15 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert sorted(p.name for p in path.parent.iterdir()) == ["step-00000007.ckpt", "step-00000007.ckpt.json"]
     remove(path)
     assert not list(path.parent.iterdir())
+
+
+def test_a_copy_of_another_name_is_no_checkpoint(tmp_path: Path) -> None:
+    path = save(tmp_path, 15)
+    shutil.copy(path, tmp_path / "step-00000015-backup.ckpt")
+    shutil.copy(path, tmp_path / "best-00000015.ckpt")
+    shutil.copy(path, tmp_path / "best-backup.ckpt")
+    assert checkpoints.checkpoints(tmp_path) == [path]
+    assert best_checkpoints(tmp_path) == [tmp_path / "best-00000015.ckpt"]
 
 
 # --- kill -9 at each phase of a save -------------------------------------------------------------------------------
