@@ -11,9 +11,11 @@ from typing import Any
 import torch
 
 from repro.errors import ReproError, UserError
+from repro.events import EVENTS_FILE
 from repro.recipe import Config, differing_keys
 from repro.record import write_atomic
 from repro.tasks.ranks import by_rank_0
+from repro.training.callbacks import Curves
 from repro.training.checkpoints import checkpoint_path, checkpoints, fault, read, step_of
 from repro.training.saving import StepCheckpoints, best_path
 
@@ -28,7 +30,7 @@ class Resume:
     Attributes:
         path: the checkpoint; None to begin anew.
         step: its step; 0 to begin anew.
-        damaged: unusable files, each with the reason.
+        damaged: unusable files, each with the reason; one whose curves are gone from the events is unusable.
         later: sound checkpoints that come after it and are made again.
     """
 
@@ -57,15 +59,21 @@ def find(saver: StepCheckpoints, max_steps: int, early: bool = False) -> Resume:
             resume.damaged[path] = wrong
         return wrong is None
 
+    known = saver.folder.with_name(EVENTS_FILE)
+    known_bytes = known.stat().st_size if known.exists() else 0
     files = checkpoints(saver.folder)
     for path in reversed(files):
         if not sound(path):
+            continue
+        loaded = read(path, mmap=True)
+        if loaded.get("callbacks", {}).get(Curves().state_key, {}).get("events", 0) > known_bytes:
+            resume.damaged[path] = f"{EVENTS_FILE} is shorter than when it was written"
             continue
         step = step_of(path)
         earliest = step if path == files[-1] else step + 1
         averaged = saver.plan.averaged(earliest if early else max_steps)
         needed = [checkpoint_path(saver.folder, s) for s in averaged if s < step]
-        if saver.plan.best is not None and (best := saver.best_in(read(path, mmap=True))) is not None:
+        if saver.plan.best is not None and (best := saver.best_in(loaded)) is not None:
             needed.append(best_path(saver.folder, best[0]))
         if all(sound(p) for p in needed):
             resume.path, resume.step = path, step

@@ -77,6 +77,19 @@ def test_a_run_goes_back_to_before_a_damaged_best(tmp_path: Path) -> None:
     assert result.later == [checkpoint_path(tmp_path, 40), checkpoint_path(tmp_path, 30)]
 
 
+def test_a_run_goes_back_to_before_events_that_are_gone(tmp_path: Path) -> None:
+    saver = saver_of(tmp_path / "checkpoints", [])
+    for step in (10, 20, 30):
+        callbacks = {"Curves": {"events": 10 * step}}
+        write(checkpoint_path(saver.folder, step), {"state_dict": {}, "callbacks": callbacks})
+    (tmp_path / "events.jsonl").write_bytes(200 * b" ")
+    result = find(saver, 100)
+    (wrong,) = result.damaged.values()
+    assert (result.step, wrong) == (20, "events.jsonl is shorter than when it was written")
+    (tmp_path / "events.jsonl").unlink()
+    assert find(saver, 100).path is None
+
+
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}
 
 
@@ -105,6 +118,22 @@ def test_a_damaged_checkpoint_is_set_aside_aloud_and_the_run_ends_the_same(
     assert again.metrics == expected.metrics
     names = [p.name for p in (folder / "checkpoints").iterdir() if "damaged" in p.name]
     assert sorted(names) == ["step-00000006.ckpt.damaged", "step-00000006.ckpt.damaged.json"]
+
+
+def test_a_run_whose_events_were_shortened_ends_the_same(
+    workshop: Workshop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = run(tiny(), 1, "x")
+    folder = tiny().run_dir(1)
+    forget(workshop, folder)
+    lines = (folder / "events.jsonl").read_bytes().splitlines(True)
+    last = next(i for i, line in enumerate(lines) if b'"step": 6' in line)
+    (folder / "events.jsonl").write_bytes(b"".join(lines[:last]))
+    again = run(tiny(), 1, "x")
+    output = capsys.readouterr()
+    assert "step-00000006.ckpt is damaged (events.jsonl is shorter than when it was written)" in output.err
+    assert "resuming from step 4" in output.out
+    assert (again.metrics, again.curves["val/loss"]) == (expected.metrics, expected.curves["val/loss"])
 
 
 def test_damage_that_comes_during_the_run_is_found_when_averaging(workshop: Workshop) -> None:
