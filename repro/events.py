@@ -6,6 +6,7 @@ note, when it fails, to ``events-<rank>.jsonl``. Numbers that are not finite are
 """
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -89,7 +90,7 @@ class EventLog:
         """Writes all events to disk, before a checkpoint that refers to them.
 
         Raises:
-            ReproError: they cannot be written.
+            ReproError: they cannot be written, or earlier ones are gone.
         """
         with writing(self.path):
             self._write()
@@ -109,6 +110,8 @@ class EventLog:
                 file.write(encode("note", step, values))
 
     def _write(self) -> None:
+        if self.size and (not self.path.exists() or self.path.stat().st_size < self.size):
+            raise OSError(errno.EIO, "it was removed or shortened meanwhile; run the same command again")
         if self._waiting:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:

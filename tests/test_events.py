@@ -106,6 +106,22 @@ def test_a_full_disk_loses_nothing_and_ends_only_what_must_be_durable(
     assert steps(log) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("left", [None, 0, 5])
+def test_a_file_that_is_removed_or_shortened_is_no_more_written_to(
+    log: EventLog, capsys: pytest.CaptureFixture[str], left: int | None
+) -> None:
+    """It would begin with zeros, and the record would have no attempts."""
+    point(log, 1)
+    log.path.unlink() if left is None else log.path.write_bytes(log.path.read_bytes()[:left])
+    point(log, 2, 3)
+    assert "events.jsonl is not up to date" in capsys.readouterr().err
+    assert (log.path.stat().st_size if log.path.exists() else None) == left
+    with pytest.raises(
+        ReproError, match=r"events\.jsonl: it was removed or shortened meanwhile; run the same"
+    ):
+        log.sync()
+
+
 def test_a_run_that_fails_before_it_begins_keeps_its_events(log: EventLog) -> None:
     point(log, 1, 2)
     again = EventLog(log.path.parent)

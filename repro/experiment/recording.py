@@ -48,10 +48,14 @@ def record(current: Run, command: str, digest: str | None, keep: bool) -> RunRec
         command: as typed.
         digest: SHA-256 of the model file.
         keep: whether the record is added to the results, too, those of trials for a trial.
+
+    Raises:
+        ReproError: a file cannot be written, or the run's events are gone.
     """
     outputs = current.parts.task.outputs()
     result = assemble(current, command, digest, outputs)
     if current.trainer.is_global_zero:
+        current.events.sync()
         result.wandb_url = url(current.folder)
         result.profiles = profiles_of(current)
         result.attempts = attempts(read(current.events.path), result.steps, ATTEMPT)

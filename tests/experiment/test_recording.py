@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 import pytest
 
+from repro.errors import ReproError
 from repro.events import EVENTS_FILE, Event, EventLog, read
 from repro.experiment import recording
 from repro.experiment.recording import first_event, slurm_job, wandb_id, write_last_events
 from repro.experiment.run import ready, run
-from repro.experiment.session import prepare
+from repro.experiment.session import Run, prepare
 from repro.recipe import load_recipe
 from repro.record import Measurement, RunRecord
 from tests.workshop import TINY, Workshop
@@ -90,6 +91,25 @@ def test_a_run_that_is_killed_while_it_is_recorded_ends_by_the_same_command(
     assert (folder / "record.json").is_file()
     assert events[-1]["state"] == "done"
     assert sum("summary" in event for event in events) == 1
+
+
+def test_a_run_whose_events_are_gone_has_no_record(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would have no attempts."""
+    recipe = load_recipe(TINY, "cpu")
+    assemble = recording.assemble
+
+    def lose(current: Run, *rest: Any) -> RunRecord:
+        current.events.path.unlink()
+        return assemble(current, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "assemble", lose)
+        with pytest.raises(ReproError, match="it was removed or shortened meanwhile"):
+            run(recipe, 1, "x")
+    assert not workshop.records()
+    assert run(recipe, 1, "x").attempts
 
 
 def test_an_error_in_the_last_events_does_not_lose_the_run(
