@@ -211,7 +211,7 @@ def seconds(events: Sequence[Event]) -> float:
     """The time of all attempts of a run, each from its first event to its last."""
     starts = [i for i, event in enumerate(events) if event.get("state") == "starting"]
     ends = [*starts[1:], len(events)]
-    spans = (float(events[b - 1]["t"] - events[a]["t"]) for a, b in zip(starts, ends, strict=True))
+    spans = (max(0.0, events[b - 1]["t"] - events[a]["t"]) for a, b in zip(starts, ends, strict=True))
     return round(sum(spans), 1)
 
 
@@ -255,7 +255,7 @@ def status(folder: Path) -> dict[str, Any]:
     state = _failure(folder, last_state(attempt) or first)
     if trained and trained[-1]["step"] > trained[0]["step"] and summary.get("max_steps"):
         pace = (trained[-1]["t"] - trained[0]["t"]) / (trained[-1]["step"] - trained[0]["step"])
-        summary["seconds_left"] = round(pace * (summary["max_steps"] - trained[-1]["step"]))
+        summary["seconds_left"] = max(0, round(pace * (summary["max_steps"] - trained[-1]["step"])))
     updated = datetime.fromtimestamp(max(last["t"], state["t"]), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {**summary, "state": state["state"], "message": state.get("message", ""), "updated": updated}
 
@@ -290,9 +290,9 @@ def moment(text: object) -> datetime | None:
 
 
 def age(status: Mapping[str, Any]) -> float | None:
-    """Seconds since the last event of a run, by its status; None where there is none."""
+    """Seconds since the last event of a run, by its status, or until it: clocks differ. None where there is none."""
     updated = moment(status.get("updated"))
-    return None if updated is None else max((datetime.now(UTC) - updated).total_seconds(), 0.0)
+    return None if updated is None else abs((datetime.now(UTC) - updated).total_seconds())
 
 
 def is_fresh(status: Mapping[str, Any]) -> bool:

@@ -179,6 +179,19 @@ def test_time_left_follows_from_the_times(tmp_path: Path) -> None:
     assert (result["updated"], result["train/loss"]) == ("1970-01-01T00:03:00Z", 2.0)
 
 
+def test_clocks_that_go_back_make_no_negative_times(tmp_path: Path) -> None:
+    first = (160.0, 0, "state", {"state": "starting", "max_steps": 100})
+    write(tmp_path, first, (150.0, 1, "state", {"state": "training"}), (140.0, 2, "train", {"train/lr": 1.0}))
+    assert status(tmp_path)["seconds_left"] == 0
+    assert events.seconds(read(tmp_path / events.EVENTS_FILE)) == 0
+
+
+def test_a_time_in_the_future_is_no_sign_of_life(tmp_path: Path) -> None:
+    for ahead, fresh in ((60, True), (3600, False)):
+        write(tmp_path, (time.time() + ahead, 0, "state", {"state": "starting"}))
+        assert events.is_fresh(status(tmp_path)) == fresh
+
+
 def test_a_validation_is_news_of_a_run(tmp_path: Path) -> None:
     first = (160.0, 0, "state", {"state": "starting", "max_steps": 100})
     write(tmp_path, first, (170.0, 1, "train", {"train/lr": 1.0}), (185.0, 1, "val", {"val/loss": 2.0}))
