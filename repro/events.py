@@ -111,7 +111,7 @@ class EventLog:
 
     def _write(self) -> None:
         if self.size and (not self.path.exists() or self.path.stat().st_size < self.size):
-            raise OSError(errno.EIO, "it was removed or shortened meanwhile; run the same command again")
+            raise OSError(errno.EIO, "it was shortened or removed; restore it, or run the same command again")
         if self._waiting:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "ab") as file:
@@ -167,7 +167,7 @@ def prefix(path: Path, size: int) -> bytes:
     data = path.read_bytes()[:size] if path.exists() else b""
     if len(data) < size:
         raise ReproError(
-            f"{path} is shorter than when the checkpoint was written; remove its folder to begin anew"
+            f"{path} is shorter than when the checkpoint was written; restore it, or remove its folder to begin anew"
         )
     return data
 

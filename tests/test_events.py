@@ -116,9 +116,7 @@ def test_a_file_that_is_removed_or_shortened_is_no_more_written_to(
     point(log, 2, 3)
     assert "events.jsonl is not up to date" in capsys.readouterr().err
     assert (log.path.stat().st_size if log.path.exists() else None) == left
-    with pytest.raises(
-        ReproError, match=r"events\.jsonl: it was removed or shortened meanwhile; run the same"
-    ):
+    with pytest.raises(ReproError, match=r"events\.jsonl: it was shortened or removed; restore it, or run"):
         log.sync()
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -60,7 +61,7 @@ def find(saver: StepCheckpoints, max_steps: int, early: bool = False) -> Resume:
         return wrong is None
 
     known = saver.folder.with_name(EVENTS_FILE)
-    known_bytes = known.stat().st_size if known.exists() else 0
+    known_bytes = known.stat().st_size if known.exists() else math.inf  # without events it is refused later
     files = checkpoints(saver.folder)
     for path in reversed(files):
         if not sound(path):

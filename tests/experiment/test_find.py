@@ -86,8 +86,10 @@ def test_a_run_goes_back_to_before_events_that_are_gone(tmp_path: Path) -> None:
     result = find(saver, 100)
     (wrong,) = result.damaged.values()
     assert (result.step, wrong) == (20, "events.jsonl is shorter than when it was written")
-    (tmp_path / "events.jsonl").unlink()
+    (tmp_path / "events.jsonl").write_bytes(99 * b" ")
     assert find(saver, 100).path is None
+    (tmp_path / "events.jsonl").unlink()
+    assert find(saver, 100).step == 30, "it is refused, since nothing fits"
 
 
 SIZES = {"trainer.max_steps": 6, "trainer.val_check_interval": 3, "checkpoints.every_steps": 2}

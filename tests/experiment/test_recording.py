@@ -101,12 +101,12 @@ def test_a_run_whose_events_are_gone_has_no_record(
     assemble = recording.assemble
 
     def lose(current: Run, *rest: Any) -> RunRecord:
-        current.events.path.unlink()
+        current.events.path.write_bytes(b"\n")
         return assemble(current, *rest)
 
     with monkeypatch.context() as patch:
         patch.setattr(recording, "assemble", lose)
-        with pytest.raises(ReproError, match="it was removed or shortened meanwhile"):
+        with pytest.raises(ReproError, match="it was shortened or removed"):
             run(recipe, 1, "x")
     assert not workshop.records()
     assert run(recipe, 1, "x").attempts
