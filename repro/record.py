@@ -9,6 +9,7 @@ A record is one JSON file, written once by rank 0 at the end of a run, below
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -372,6 +373,14 @@ def read_record(path: Path) -> RunRecord:
 
 
 def finished_record(folder: Path) -> RunRecord | None:
-    """Reads the record in a run's folder; None of a run that is not done. See :func:`read_record`."""
+    """Reads the record in a run's folder; None of a run that is not done.
+
+    Raises:
+        UserError: as :func:`read_record`, or the folder has the name of another run than the record's.
+    """
     path = folder / RECORD_FILE
-    return read_record(path) if path.is_file() else None
+    record = read_record(path) if path.is_file() else None
+    named = re.fullmatch(r"s\d+-[0-9a-f]{8}", folder.name)
+    if record and named and not record.run_id.endswith(f"/{folder.name}"):
+        raise UserError(f"{path} is the record of {record.run_id}: a copy; remove its folder to begin anew")
+    return record

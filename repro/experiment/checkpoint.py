@@ -115,11 +115,17 @@ def refuse_changes(path: Path, before: dict[str, str], now: dict[str, str]) -> N
         )
 
 
-def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vocabulary: str | None) -> None:
+def check_stamp(
+    path: Path,
+    loaded: dict[str, Any],
+    signature: Config | None,
+    vocabulary: str | None,
+    seed: int | None = None,
+) -> None:
     """Refuses a checkpoint of another run.
 
     Raises:
-        UserError: another signature (the differing keys are named) or another vocabulary.
+        UserError: another signature (the differing keys are named), another vocabulary or another seed.
     """
     match loaded.get(STAMP):
         case {"signature": dict(before), "vocabulary_sha256": str() | None as known}:
@@ -134,6 +140,10 @@ def check_stamp(path: Path, loaded: dict[str, Any], signature: Config | None, vo
         raise UserError(
             f"{path} was trained with another vocabulary ({known[:8]}, here {vocabulary[:8]}); "
             "prepare the data it was trained on, or train again"
+        )
+    if seed is not None and (other := loaded[STAMP].get("seed", seed)) != seed:
+        raise UserError(
+            f"{path} is of seed {other}, not {seed}: a copy; remove the run's folder to begin anew"
         )
 
 

@@ -175,7 +175,8 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
         UserError: it is not of this run, or of other code and ``accept_changes`` is False.
     """
     loaded = checkpoint.read(path, mmap=True)
-    checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary_hash(current.parts.data))
+    vocabulary = vocabulary_hash(current.parts.data)
+    checkpoint.check_stamp(path, loaded, current.recipe.signature, vocabulary, current.seed)
     current.curves.load_state_dict(loaded["callbacks"][current.curves.state_key])
     if not accept_changes:
         checkpoint.refuse_changes(path, loaded[checkpoint.STAMP].get("made_by", {}), current.stamper.maker)

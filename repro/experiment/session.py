@@ -150,7 +150,7 @@ def prepare(recipe: Recipe, seed: int, request: StopRequest | None = None) -> Ru
     files = DurableIO()
     saver = StepCheckpoints(folder / "checkpoints", parts.checkpoints or Checkpoints(every_steps=1000), files)
     watchdog = Watchdog(stall_limit(), lambda message: run.fail(message, STALLED_S))
-    stamper, ending = Stamper(recipe), EarlyStop(parts.stop, curves)
+    stamper, ending = Stamper(recipe, seed), EarlyStop(parts.stop, curves)
     around = [
         PackedEvaluation(),
         watchdog,

@@ -182,8 +182,9 @@ class Stamper(pl.Callback):
         eager_before: what ``eager_layers`` returned at the checkpoint that this attempt began from.
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Recipe, seed: int) -> None:
         self.signature = recipe.signature
+        self.seed = seed
         self.origin: dict[str, str] | None = None
         self.maker: dict[str, str] = {}
         self.eager_before: list[str] = []
@@ -198,7 +199,7 @@ class Stamper(pl.Callback):
         data = datamodule_of(trainer)
         assert isinstance(data, DataModule)
         mark = checkpoint.stamp(self.signature, vocabulary_hash(data), self.origin)
-        attempt = {"made_by": self.maker, "eager_layers": self.eager_layers(pl_module)}
+        attempt = {"seed": self.seed, "made_by": self.maker, "eager_layers": self.eager_layers(pl_module)}
         checkpoint_[checkpoint.STAMP] = mark | attempt
 
 

@@ -51,6 +51,15 @@ def test_stamps(tmp_path: Path) -> None:
         checkpoint.check_stamp(path, {}, signature, None)
 
 
+def test_a_checkpoint_of_another_seed_is_refused(tmp_path: Path) -> None:
+    mark = checkpoint.stamp({}, None)
+    path = tmp_path / "x.ckpt"
+    for known in ({}, {"seed": 1}):
+        checkpoint.check_stamp(path, {checkpoint.STAMP: mark | known}, {}, None, 1)
+    with pytest.raises(UserError, match=r"x\.ckpt is of seed 1, not 2: a copy; remove the run's folder"):
+        checkpoint.check_stamp(path, {checkpoint.STAMP: mark | {"seed": 1}}, {}, None, 2)
+
+
 def test_write_model_returns_the_hash_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.pt"
     digest = checkpoint.write_model(path, {"w": torch.ones(3)}, {"model": {}}, {"signature": {}})

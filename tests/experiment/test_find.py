@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from repro.errors import ReproError
+from repro.errors import ReproError, UserError
 from repro.experiment import checkpoint
 from repro.experiment.checkpoint import find
 from repro.experiment.run import run
@@ -136,6 +136,19 @@ def test_a_run_whose_events_were_shortened_ends_the_same(
     assert "step-00000006.ckpt is damaged (events.jsonl is shorter than when it was written)" in output.err
     assert "resuming from step 4" in output.out
     assert (again.metrics, again.curves["val/loss"]) == (expected.metrics, expected.curves["val/loss"])
+
+
+def test_a_folder_that_was_copied_from_another_seed_is_refused(workshop: Workshop) -> None:
+    """Neither its record nor its checkpoints are those of the seed."""
+    run(tiny(), 1, "x")
+    shutil.copytree(tiny().run_dir(1), tiny().run_dir(2))
+    with pytest.raises(
+        UserError, match=r"record\.json is the record of .*/s1-\w+: a copy; remove its folder"
+    ):
+        run(tiny(), 2, "x")
+    (tiny().run_dir(2) / "record.json").unlink()
+    with pytest.raises(UserError, match=r"step-00000006\.ckpt is of seed 1, not 2"):
+        run(tiny(), 2, "x")
 
 
 def test_damage_that_comes_during_the_run_is_found_when_averaging(workshop: Workshop) -> None:
