@@ -5,7 +5,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import torch
 import yaml
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger
 
 from repro import mirror
 from repro.errors import Preempted, ReproError, UserError
@@ -41,7 +41,9 @@ from repro.training.stop_request import StopRequest
 from repro.training.watchdog import stall_limit
 
 BRIEFLY_S = 0.25  # how long a run waits for its folder; `repro status` holds it during a check
-LOGGERS = {"csv": CSVLogger, "tensorboard": TensorBoardLogger}
+LOGGERS: dict[str, Callable[..., Logger]] = {
+    "csv": CSVLogger, "tensorboard": partial(TensorBoardLogger, flush_secs=1),
+}  # fmt: skip
 IN_JOB_S = 300.0  # in a Slurm job: a dying attempt may hold it, and a task that is refused fails for good
 
 
@@ -91,9 +93,7 @@ def run(
             )
         with reported(current):
             current.published = published or {}
-            start(current, resume)
-            if logger and current.trainer.is_global_zero:
-                current.trainer.loggers.append(LOGGERS[logger](current.folder, name=logger))
+            start(current, resume, logger)
             with current.watchdog:  # not over what follows, where ranks wait for rank 0, and it for W&B
                 fit(current, resume)
                 digest = test(current)
@@ -183,7 +183,7 @@ def accepted(current: Run, path: Path, accept_changes: bool) -> dict[str, Any]:
     return loaded
 
 
-def start(current: Run, resume: Resume) -> None:
+def start(current: Run, resume: Resume, logger: str = "") -> None:
     """Rank 0 reports where the run begins: in the ledger, if it may be judged, the terminal, its folder, and on W&B.
 
     Raises:
@@ -209,7 +209,9 @@ def start(current: Run, resume: Resume) -> None:
     if (tokenizer := current.parts.data.tokenizer) is not None:
         tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
     current.events.begin(current.curves.known, resume.step, first_event(current))
-    trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step))]
+    rows = EventLogger(current.events, lambda: max(trainer.global_step, resume.step))
+    rows.others = [LOGGERS[logger](current.folder, name=logger)] if logger else []
+    trainer.loggers = [rows]
     current.mirror = mirror.start(current.folder)
 
 

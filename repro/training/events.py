@@ -18,6 +18,9 @@ class EventLogger(Logger):
     Args:
         events: the run's.
         step: gives the number of updates so far. Lightning's own is one too small in a validation.
+
+    Attributes:
+        others: loggers that are given each row, too, and save it at once.
     """
 
     name, version = "events", ""
@@ -26,11 +29,19 @@ class EventLogger(Logger):
         super().__init__()
         self.events = events
         self.step = step
+        self.others: list[Logger] = []
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         row = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}
         kind = next((name.partition("/")[0] for name in row if name != "trainer/tokens"), "train")
         self.events.append(kind, self.step(), row)
+        for other in self.others:
+            other.log_metrics(row, self.step())
+            other.save()
+
+    def finalize(self, status: str) -> None:
+        for other in self.others:
+            other.finalize(status)
 
     def log_hyperparams(self, params: object, *_: object, **__: object) -> None:
         """Does nothing: the run's first event and ``config.yaml`` hold the configuration."""

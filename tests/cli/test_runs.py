@@ -1,5 +1,6 @@
 """config, params, run, reproduce, show."""
 
+import csv
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import yaml
 
 from repro.cli import runs
 from repro.cli.runs import conclude, joined, parse_overrides, same_weights
-from repro.events import EventLog, status
+from repro.events import EVENTS_FILE, METRICS, EventLog, read, status
 from repro.record import RunRecord, write_record
 from tests.conftest import TrainedRun
 from tests.workshop import PAPER, PROJECT, RECIPE, TINY, Workshop, call
@@ -60,6 +61,11 @@ def test_a_logger_of_lightnings_writes_the_curves_too(
     (path,) = workshop.runs.glob(f"{TINY}/cpu/s1-*/csv/version_0/metrics.csv")
     names = path.read_text().splitlines()[0].split(",")
     assert {"step", "train/loss", "val/bleu", "test/bleu"} <= set(names)
+    rows = list(csv.DictReader(path.open()))
+    events = [e for e in read(path.parents[2] / EVENTS_FILE) if e["kind"] in METRICS]
+    for name in ("train/loss", "val/bleu"):
+        steps = [int(row["step"]) for row in rows if row[name]]
+        assert steps == [event["step"] for event in events if name in event]
     (record,) = workshop.records()
     assert json.loads(record.read_text())["overrides"] == []
     monkeypatch.setattr(runs, "find_spec", lambda name: None)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from lightning.pytorch.loggers import CSVLogger
 
 from repro.events import EventLog, read
 from repro.training.callbacks import Curves
@@ -26,6 +27,18 @@ def test_a_run_says_that_it_trains_and_then_only_where_nothing_else_does(
     result = kinds(log)
     assert [one for one in result if one[0] == "training"] == beats
     assert [one for one in result if one[0] != "training"] == [("train", 2), ("val", 2), ("train", 3)]
+
+
+def test_another_logger_has_each_row_at_once_with_its_step(tmp_path: Path) -> None:
+    """Nothing is lost if the run is killed."""
+    rows = EventLogger(EventLog(tmp_path), lambda: 10)
+    rows.others = [CSVLogger(tmp_path, name="csv")]
+    rows.log_metrics({"val/loss": torch.tensor(0.5)}, 9)
+    path = tmp_path / "csv" / "version_0" / "metrics.csv"
+    assert path.read_text().split() == ["step,val/loss", "10,0.5"]
+    rows.log_metrics({"train/loss": 0.25}, 11)
+    assert path.read_text().split() == ["step,train/loss,val/loss", "10,,0.5", "10,0.25,"]
+    rows.finalize("success")
 
 
 def test_numbers_of_tensors_are_numbers(tmp_path: Path) -> None:
