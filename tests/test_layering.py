@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "record": {"errors", "paths", "files"},
     "events": {"errors", "files"},
     "ledger": {"errors", "files", "record"},
-    "code": {"errors", "paths", "yamls"},
+    "code": {"code", "errors", "paths", "yamls"},
     "torchmetrics_import": set(),
     "mirror": {"mirror", *BOTTOM},
     "nn": {"nn"},

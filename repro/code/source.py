@@ -1,4 +1,4 @@
-"""The version of the code: commit, changes, hash; of an installed wheel the release. Standard library only."""
+"""The version of the code: commit, changes, hash; of an installed wheel the release. No package but PyYAML."""
 
 import hashlib
 import json
@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from repro.paths import INSTALLED, PROJECT
+from repro.code.plugins import plugin_files
+from repro.paths import INSTALLED, PROJECT, PROJECT_FILE, configs_dir, project, results_dir
 
 # A change to any of these may change a result; an edited README may not.
 SOURCES = ("repro", "configs", "pyproject.toml", "requirements.lock")
@@ -23,7 +24,7 @@ class Source:
 
     Attributes:
         commit: of the checkout; None outside git.
-        dirty: whether sources differ from it; None outside git.
+        dirty: whether sources differ from it, or files of the user's project from its own; None outside git.
         sha256: over the package's source files, names and contents.
     """
 
@@ -40,14 +41,30 @@ def source(root: Path = PROJECT) -> Source:
 def state(root: Path = PROJECT) -> tuple[str | None, bool | None]:
     """The commit, and whether sources differ from it; (None, None) outside git, and of an installed wheel.
 
-    A submitted job runs from a snapshot, which contains these facts.
+    A submitted job runs from a snapshot, which contains these facts. See also :func:`_own_changes`.
     """
     if facts := _snapshot_facts(root):
         return facts["commit"], facts["dirty"]
     head = git(root, "rev-parse", "HEAD")
     if not head or not git(root, "ls-files", "--", "repro"):  # none, or another's checkout around this one
         return None, None
-    return head.decode().strip(), bool(git(root, "status", "--porcelain", "--", *SOURCES))
+    return head.decode().strip(), bool(git(root, "status", "--porcelain", "--", *SOURCES)) or _own_changes()
+
+
+def _own_changes() -> bool | None:
+    """Whether plugins, recipes, published numbers or tests of the user's project differ from its own commit.
+
+    A file that git ignores does. None where the project is outside git; False of a checkout without plugins.
+    """
+    home, names = project(), plugin_files()
+    places = [PROJECT_FILE, *(f":(glob){name}{end}" for name in names for end in (".py", "/**/*.py"))]
+    if home != PROJECT:
+        folders = (configs_dir(), results_dir() / "published", results_dir() / "tests")
+        places += [f"{os.path.relpath(folder, home)}/*.yaml" for folder in folders]
+    elif not names:
+        return False
+    changes = git(home, "status", "--porcelain", "--ignored", "-uall", "--", *places)
+    return None if changes is None else bool(changes)
 
 
 def release(root: Path = PROJECT) -> dict[str, str]:

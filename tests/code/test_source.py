@@ -106,3 +106,62 @@ def test_a_snapshot_of_a_wheel_says_its_release(tmp_path: Path) -> None:
     output = {"repro": "1.2", "repro wheel": "sha256:ab"}
     (tmp_path / SNAPSHOT_FACTS).write_text(json.dumps({"commit": None, "dirty": None, "release": output}))
     assert release(tmp_path) == output
+
+
+@pytest.fixture
+def own(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder: a clean project of a user's own, with git, beside the checkout."""
+    for name in ("CONFIGS", "RESULTS"):
+        monkeypatch.delenv(f"REPRO_{name}", raising=False)
+    own = checkout / "my [1] project"
+    for name in ("configs/mine/a.yaml", "results/published/mine.yaml", "mymix45/__init__.py", "notes.py"):
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_text("")
+    (own / "repro.yaml").write_text("plugins: [mymix45]\n")
+    (own / ".gitignore").write_text("*.pyc\nlater.*\n")
+    git(own, "init", "-q")
+    git(own, "add", "-A")
+    git(own, "commit", "-qm", "first")
+    monkeypatch.chdir(own)
+    return own
+
+
+@pytest.mark.parametrize(
+    ("file", "dirty"),
+    [
+        ("mymix45/__init__.py", True),
+        ("mymix45/new.py", True),
+        ("mymix45/later.py", True),
+        ("mymix45/a.pyc", False),
+        ("configs/mine/a.yaml", True),
+        ("configs/mine/later.yaml", True),
+        ("results/published/mine.yaml", True),
+        ("results/tests/mine.yaml", True),
+        ("results/runs/record.json", False),
+        ("notes.py", False),
+    ],
+)
+def test_sources_of_a_project_make_it_dirty_too(own: Path, file: str, dirty: bool) -> None:
+    assert source(own.parent).dirty is False
+    (own / file).parent.mkdir(parents=True, exist_ok=True)
+    (own / file).write_text("# 2\n")
+    assert source(own.parent).dirty is dirty
+
+
+def test_a_project_outside_git_is_not_known_to_be_clean(
+    checkout: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path_factory.mktemp("own"))
+    Path("repro.yaml").write_text("")
+    assert source(checkout).dirty is None
+
+
+def test_plugins_of_a_checkout_make_it_dirty(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "mymix45.py").write_text("")
+    (checkout / "repro.yaml").write_text("plugins: [mymix45]\n")
+    monkeypatch.chdir(checkout)
+    monkeypatch.setattr(module, "PROJECT", checkout)
+    assert source(checkout).dirty is True
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "second")
+    assert source(checkout).dirty is False

@@ -50,7 +50,8 @@ def read_sources() -> tuple[dict[str, bytes], dict[str, Any]]:
     roots = (PROJECT.resolve(), configs_dir().resolve(), *([project().resolve()] if plugins else []))
     files = {name: _read(name, path, roots) for name, path in paths.items()}
     commit, dirty = state(PROJECT)
-    facts: dict[str, Any] = {"commit": commit, "dirty": dirty if own_configs or dirty is None else True}
+    covered = own_configs or configs_dir() == project() / "configs"  # by the commit or the project's
+    facts: dict[str, Any] = {"commit": commit, "dirty": dirty if covered or dirty is None else True}
     if wheel := release(PROJECT):
         facts["release"] = wheel
     for name, data in files.items():

@@ -142,6 +142,21 @@ def test_recipes_from_elsewhere(checkout: str, tmp_path: Path, monkeypatch: pyte
     assert facts == {"commit": checkout, "dirty": True}
 
 
+def test_recipes_of_a_clean_project(checkout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The project's own commit covers them."""
+    own = tmp_path / "own"
+    write(str(own / "configs" / "mine" / "new.yaml"), "title: new")
+    write(str(own / "repro.yaml"), "")
+    monkeypatch.delenv("REPRO_CONFIGS")
+    monkeypatch.chdir(own)
+    assert read_sources()[1] == {"commit": checkout, "dirty": None}
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-qm", "x")):
+        git(*words)
+    assert read_sources()[1] == {"commit": checkout, "dirty": False}
+    write("configs/mine/new.yaml", "title: newer")
+    assert read_sources()[1] == {"commit": checkout, "dirty": True}
+
+
 def test_it_is_written_as_read(checkout: str, tmp_path: Path) -> None:
     files, _ = read_sources()
     write("repro/nn/mixer.py", "edited = True\n")
