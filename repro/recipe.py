@@ -362,8 +362,10 @@ def _points(mapping: Config, name: str) -> Config:
     points = mapping.get("points") or {}
     if not isinstance(points, dict) or not all(v is None or isinstance(v, dict) for v in points.values()):
         raise UserError(f"{name}: points are names with dotted keys below; write `l128: {{data.x: 1}}`")
-    for point in map(str, points):
-        if not _POINT.fullmatch(point):
+    for point in points:
+        if type(point) not in (str, int):
+            raise UserError(f"{name}: YAML reads the name of a point as {point!r}; quote it, like 'on'")
+        if not _POINT.fullmatch(str(point)):
             raise UserError(
                 f"{name}: {point!r} cannot name a point; use letters, digits and . _ -, like l128-e50"
             )

@@ -221,6 +221,8 @@ def test_what_cannot_be_loaded_names_the_remedy(write, experiment, scale, messag
         (BASE + 'points: {"../../x": {}}', "cannot name a point"),
         (BASE + 'points: {"a b": {}}', "cannot name a point"),
         (BASE + 'points: {"$(touch x)": {}}', "cannot name a point"),
+        (BASE + "points: {on: {}}", "reads the name of a point as True; quote it, like 'on'"),
+        (BASE + "scales: {cpu: {points: {0.5: {}}}}", "as 0.5; quote it"),
         (BASE + "points: {a: {width: 3}}", "settings start with one of"),
         (BASE + "scales: {cpuu: {}}", "scales: unknown key 'cpuu'; nearest: cpu"),
         (BASE + "scales: [cpu]", "scales are names"),
