@@ -103,7 +103,7 @@ def generate_lines(args: argparse.Namespace) -> None:
     at_least(1, **{"--samples": args.samples})
     require_seed(args.seed)
     trained = load_trained(args.run, args.scale, args.run_seed, args.compile)
-    for number, (line,) in enumerate(batches(1), 1):
+    for number, (line,) in enumerate(batches(1, strip=False), 1):
         try:
             texts = sample_line(trained, line, sampling, args.samples, args.seed)
         except UserError as error:
@@ -111,12 +111,13 @@ def generate_lines(args: argparse.Namespace) -> None:
         print(*texts, sep="\n", flush=True)
 
 
-def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[str]]:
+def batches(size: int, check: Callable[[str], object] = str, strip: bool = True) -> Iterator[list[str]]:
     """Lines of standard input, in batches; from a terminal, one at a time.
 
     Args:
         size: lines of a batch.
         check: called with every line; raises a ``UserError`` for one that cannot be used.
+        strip: whether blanks at both ends of a line are no part of it.
 
     Raises:
         UserError: an empty line, bytes that are not UTF-8, or what ``check`` refuses; names the line, after all lines
@@ -128,7 +129,7 @@ def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[st
     lines: list[str] = []
     for number, content in enumerate(sys.stdin.buffer, 1):  # as bytes: text is decoded ahead, in blocks
         try:
-            lines.append(_sentence(content, check))
+            lines.append(_sentence(content, check, strip))
         except UserError as error:
             if lines:
                 yield lines
@@ -140,12 +141,12 @@ def batches(size: int, check: Callable[[str], object] = str) -> Iterator[list[st
         yield lines
 
 
-def _sentence(content: bytes, check: Callable[[str], object]) -> str:
+def _sentence(content: bytes, check: Callable[[str], object], strip: bool) -> str:
     try:
-        line = content.decode().strip()
+        line = content.decode().strip(None if strip else "\r\n")
     except UnicodeDecodeError:
         raise UserError("it is not UTF-8") from None
-    if not line:
+    if not line.strip():
         raise UserError("it is empty; give one sentence a line")
     check(line)
     return line

@@ -178,6 +178,15 @@ def test_a_language_model_continues_prompts_and_does_not_translate(own_run: Trai
     call("translate", str(folder), stdin=b"one\n").refused("language model", "repro generate")
 
 
+def test_blanks_at_the_ends_belong_to_a_prompt(own_run: TrainedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    from repro.experiment import trained as module
+
+    prompts: list[str] = []
+    monkeypatch.setattr(module, "sample_line", lambda _, line, *__: prompts.append(line) or [line])
+    assert call("generate", str(language_model(own_run)), stdin=b" seven \nseven\r\n").out
+    assert prompts == [" seven ", "seven"]
+
+
 def test_positions_that_restart_with_each_block_do_so_in_a_continuation(own_run: TrainedRun) -> None:
     positions = "{class_path: repro.nn.Added, init_args: {restart: true}}"
     text = STREAM_RECIPE.replace("positions: repro.nn.NoPositions", f"positions: {positions}")
