@@ -54,6 +54,30 @@ def test_pairs_train_by_their_languages(raw: Path) -> None:
     assert open_store("my-pairs", "bpe270").manifest.parts == ["fy", "nl"]
 
 
+def test_pairs_without_text_are_left_out_and_counted(raw: Path) -> None:
+    for part in ("nl", "fy"):
+        path = raw / "pairs" / f"test.{part}"
+        path.write_text(f"\n{path.read_text()} \n\n")
+    said: list[str] = []
+    prepare("mine", from_dir=raw / "pairs", kind="pairs", vocab_size=270, report=said.append)
+    assert said[1:] == ["removed from the files: 3 pairs without text"]
+    assert open_store("mine", "bpe270").manifest.counts["test"]["examples"] == SPLITS["test"]
+
+
+@pytest.mark.parametrize("part", ["nl", "fy"])
+def test_a_pair_without_text_on_one_side_is_refused(raw: Path, part: str) -> None:
+    path = raw / "pairs" / f"valid.{part}"
+    path.write_text("one\n \nthree\n")
+    with pytest.raises(UserError, match=rf"{path}, line 2 has no text, the other side has; fill or delete"):
+        made("pairs", raw, vocab_size=270)
+
+
+def test_labels_may_end_with_an_empty_line(raw: Path) -> None:
+    with (raw / "labels" / "test.tsv").open("a") as file:
+        file.write("\n")
+    assert open_store(*made("labels", raw).split("/")).manifest.counts["test"]["examples"] == 2
+
+
 @pytest.mark.parametrize("level", ["bytes", "chars", "words"])
 def test_text_has_the_levels_of_texts(raw: Path, level: str) -> None:
     name, variant = made("text", raw, level=level).split("/")
@@ -123,6 +147,8 @@ def test_labelled_text_is_bytes_and_the_number_of_its_label(raw: Path) -> None:
         ("train", "odd\tone\n", "1 labels, not 2 to 65536"),
         ("train", "".join(f"{n}\tone\n" for n in range(2**16 + 1)), "65537 labels, not 2 to 65536"),
         ("train", "odd\tone\nno label\n", "train.tsv, line 2: 'no label' is not a label, a tab and a text"),
+        ("train", "odd\tone\n\n\n", "train.tsv, line 2: '' is not a label"),
+        ("train", "odd\tone\n\neven\ttwo\n", "train.tsv, line 2: '' is not a label"),
         ("val", "big\tone\n", "val.tsv: label 'big' does not occur in train.tsv"),
         ("test", "", "test.tsv is empty"),
     ],

@@ -18,16 +18,19 @@ TEXT, LABELS = "text", "labels"
 
 
 def labelled_lines(folder: Path, split: str) -> Iterator[tuple[str, str]]:
-    """The labels and texts of ``<split>.tsv``.
+    """The labels and texts of ``<split>.tsv``, whose last line may be empty.
 
     Raises:
         UserError: no such file, or a line without a label or without a text; names the line.
     """
     file = TextFile(need_packed(folder, f"{split}.tsv", "each line is a label, a tab and the text"))
-    for line in file:
+    for line in (lines := iter(file)):
+        number = file.read
+        if not line and next(lines, None) is None:
+            return
         label, tab, text = line.partition("\t")
         if not (tab and label and text):
-            raise UserError(f"{file.path}, line {file.read}: {line[:40]!r} is not a label, a tab and a text")
+            raise UserError(f"{file.path}, line {number}: {line[:40]!r} is not a label, a tab and a text")
         yield label, text
 
 

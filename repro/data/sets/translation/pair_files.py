@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from repro.data.packed import TextFile, plain_name
+from repro.data.packed import REMOVED, TextFile, plain_name
 from repro.data.sets.translation.cleaning import Pairs
 from repro.errors import UserError
 
@@ -28,11 +28,20 @@ def label(document: Document) -> str:
     return plain_name(path).removesuffix(f".{part}")
 
 
-def read_pairs(documents: list[Document], straight: bool, files: dict[str, dict[str, Any]]) -> Pairs:
+def read_pairs(
+    documents: list[Document], straight: bool, files: dict[str, dict[str, Any]], empty: bool = True
+) -> Pairs:
     """The pairs of some documents; adds the facts of every file to ``files``.
 
+    Args:
+        documents: their files.
+        straight: see :func:`kept_lines`.
+        files: gets the facts of every file.
+        empty: whether sides without text are kept; else pairs without any are left out and counted as removed.
+
     Raises:
-        UserError: a side has more lines than the other, cannot be read, or is marked up and has no segment.
+        UserError: a side has more lines than the other, cannot be read, is marked up and has no segment, or has no
+            text beside some that is to be kept; names the line.
     """
     for document in documents:
         sides = [TextFile(path) for path in document.values()]
@@ -44,7 +53,15 @@ def read_pairs(documents: list[Document], straight: bool, files: dict[str, dict[
                     f"{ended} has {count:,} lines, fewer than the other side; each needs one line per pair"
                 )
             count += 1
-            yield row
+            blank = [side for side, line in zip(sides, row, strict=True) if not (empty or line.strip())]
+            if len(blank) == 1:
+                raise UserError(
+                    f"{blank[0].path}, line {blank[0].read} has no text, the other side has; fill or delete both"
+                )
+            if blank:
+                REMOVED[str(blank[0].path)]["pairs without text"] += 1
+            else:
+                yield row
         if not count and _is_marked_up(sides[0].path):
             raise UserError(f"{sides[0].path} has no segments (<seg ...>...</seg>); use the original file")
         files.update({plain_name(side.path): {**side.facts(), "lines": count} for side in sides})

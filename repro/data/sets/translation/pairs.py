@@ -175,9 +175,11 @@ class SentencePairs(DataSet):
                 documents[split] = self._documents(folder, split, deviations)
         files: dict[str, dict[str, Any]] = {}
         streams = {
-            split: partial(read_pairs, files_of_split, self.straight, files if split == TRAIN else {})
-            for split, files_of_split in documents.items()
-            if files_of_split
+            split: partial(
+                read_pairs, pieces, self.straight, files if split == TRAIN else {}, self.cleaning is not None
+            )
+            for split, pieces in documents.items()
+            if pieces
         }
         origin = self.origin(files=files) if self.cleaning else self.origin()
         return self._read(streams, origin, f"--from {folder}", deviations)
