@@ -225,7 +225,8 @@ def run_one(args: argparse.Namespace) -> int:
 
         for results in () if args.no_record else {results_dir(), trials_dir()}:
             require_writable(results / "runs")
-        published = expected(recipe) if recipe.scale == "paper" else {}
+        numbers = expected(recipe)  # a fault in the paper's file is found before training
+        published = numbers if recipe.scale == "paper" else {}
         kept, logger = not args.no_record, args.logger or ""
         record = train(recipe, seed, published, args.accept_changes, kept, logger)
     if is_leader():

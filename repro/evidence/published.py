@@ -488,7 +488,10 @@ def _model(kind: type[Model], path: Path, text: str) -> Model:
         return kind.model_validate(parse_once(text, str(path)))
     except ValidationError as error:
         first = error.errors()[0]
-        place, given, words = first["loc"], first["input"], str(first["msg"]).removeprefix("Value error, ")
+        place = [
+            part for part in first["loc"] if "[" not in str(part)
+        ]  # others are names of pydantic's validators
+        given, words = first["input"], str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             known = set().union(*map(_keys, Model.__subclasses__()))
             words = f"no such key{nearest(str(place[-1]), known)}"

@@ -78,6 +78,13 @@ def test_smoke_of_several_seeds_names_no_runs_to_compare(workshop: Workshop) -> 
     assert "compare" not in said.out
 
 
+def test_a_fault_in_the_published_numbers_is_named_before_training(workshop: Workshop) -> None:
+    path = workshop.results / "published" / f"{PAPER}.yaml"
+    path.write_text(f"{path.read_text()}missed: []\n")
+    call("run", TINY, "--scale", "cpu").refused(str(path), "missed: no such key; nearest: missing")
+    assert not list(workshop.runs.glob("**/*.jsonl"))
+
+
 def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None:
     said = call("run", TINY, "--smoke")
     assert said.code == 0, said.err

@@ -78,7 +78,7 @@ SWEPT = "tuned: {key: model.lr, values: [1, 2, 3]%s}"
         ("scale: small", "scale: tiny", "scale"),
         ("attempt: 1", "attempt: 2\n    changed: words", "attempts are numbered 1, 2, ...; this one is 1"),
         ("attempt: 1", "attempt: 1\n    changed: words", "`changed` goes with attempts after the first"),
-        ("tuned: nothing", "tuned: {key: model.lr, values: [1, 2]}", "values"),
+        ("tuned: nothing", "tuned: {key: model.lr, values: [1, 2]}", "toy.yaml: tests.0.tuned.values: "),
         ("tuned: nothing", SWEPT % ", seeds: 1-3", "seeds of a sweep start at 100"),
         ("tuned: nothing", "tuned: {key: model.lr, values: [1, 2, 2]}", "values of a sweep differ"),
         ("tuned: nothing", "seeds: 3-1", "toy.yaml: tests.0.seeds: seeds '3-1'"),
