@@ -167,6 +167,11 @@ def change_results(overrides: Iterable[str]) -> bool:
     return any(not _is_infrastructure(word.removeprefix("--").partition("=")[0]) for word in overrides)
 
 
+def change_data(overrides: Iterable[str]) -> bool:
+    """Whether any setting given beside the recipe, ``--data.store=mine/bytes``, decides what data are computed on."""
+    return change_results(word for word in overrides if word.startswith("--data."))
+
+
 @cache
 def _files(folders: tuple[Path, ...]) -> dict[str, Path]:
     files = files_in(folders, "*/*.yaml")

@@ -31,7 +31,7 @@ from repro.cli.arguments import (
 from repro.code.plugins import hashes
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
-from repro.recipe import Recipe, experiments, load_recipe, scales_of
+from repro.recipe import Recipe, change_data, experiments, load_recipe, scales_of
 from repro.record import RECORD_FILE, RunRecord, finished_record, read_records, write_atomic
 from repro.seeds import SeedChoice, require_seed, unjudged
 from repro.training.stop_request import StopRequest
@@ -226,7 +226,7 @@ def run_one(args: argparse.Namespace) -> int:
         for results in () if args.no_record else {results_dir(), trials_dir()}:
             require_writable(results / "runs")
         numbers = expected(recipe)  # a fault in the paper's file is found before training
-        published = numbers if recipe.scale == "paper" else {}
+        published = numbers if recipe.scale == "paper" and not change_data(recipe.overrides) else {}
         kept, logger = not args.no_record, args.logger or ""
         record = train(recipe, seed, published, args.accept_changes, kept, logger)
     if is_leader():

@@ -9,7 +9,7 @@ from functools import partial
 
 from repro.evidence import text
 from repro.evidence.published import Paper, load_paper, paper_keys
-from repro.recipe import differing_keys, flatten
+from repro.recipe import change_data, differing_keys, flatten
 from repro.record import CurvePoint, Measurement, RunRecord, made_by
 from repro.report.formats.blocks import Block, Bullets, Code, Document, Figure, Grid, Heading, Paragraph
 from repro.report.views.runs import commit
@@ -52,7 +52,7 @@ def _widths(table: Sequence[Sequence[str]], total: int) -> list[int]:
 
 
 def terminal_table(record: RunRecord, most: int | None = None) -> str:
-    """Returns a table of the numbers of a run, with published numbers at paper scale only.
+    """Returns a table of the numbers of a run, with published numbers at paper scale on the recipe's data only.
 
     Args:
         record: of the run.
@@ -65,9 +65,12 @@ def terminal_table(record: RunRecord, most: int | None = None) -> str:
     metrics = [*named, *(m for m in record.metrics if m not in named)]
     brief = [m for m in metrics if m in named or "/bleu_" not in m.name]
     listed = metrics if most is None else brief[: max(most, len(named))]
+    other = (
+        "reduced scale" if record.scale != "paper" else "other data" if change_data(record.overrides) else ""
+    )
     rows = []
     for m in listed:
-        published = published_numbers(goals, m.name, paper) if record.scale == "paper" else "reduced scale"
+        published = other or published_numbers(goals, m.name, paper)
         labels = (record.experiment, record.scale, str(record.seed), m.name)
         rows.append((*labels, text.number(m.value), m.unit, m.split, published))
     table = text_table(rows, ("experiment", "scale", "seed", "metric", "value", "unit", "split", "published"))

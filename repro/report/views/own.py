@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from repro.evidence import text
 from repro.evidence.published import load_paper, paper_keys
+from repro.recipe import change_data
 from repro.record import RunRecord
 from repro.report.formats.blocks import Document, Figure, Grid, Heading, Link, Paragraph
 from repro.report.formats.terminal import published_numbers
@@ -63,7 +64,7 @@ def _scores(records: Sequence[RunRecord]) -> Grid:
     names = scores_of(groups, [goal for goal in goals if any(r.metric(goal) for r in records)])
     header, ours = comparison(groups, names)
     before = len(header) - len(names)
-    for one in {r.experiment: r for r in records}.values():
+    for one in {r.experiment: r for r in records if not change_data(r.overrides)}.values():
         key, cells = one.experiment.partition("/")[0], one.config.get("reproduces") or ()
         paper = load_paper(key) if one.scale == "paper" and key in paper_keys() else None
         values = [published_numbers(cells, name, paper) for name in names]

@@ -26,6 +26,14 @@ def test_a_reduced_scale_says_so_and_shows_no_published_number(house):
     assert "30" not in output.replace("29.50", "")
 
 
+def test_no_published_number_stands_beside_a_run_on_other_data(house):
+    (record,) = house.run(house.recipe("big"), [29.5])
+    workers = dataclasses.replace(record, overrides=["--data.num_workers=2", "--model.width=3"])
+    assert "30 (Table 1, Big)" in terminal_table(workers)
+    other = dataclasses.replace(record, overrides=["--data.store=mine/bpe8000"])
+    assert "toy/big paper 1 test/bleu 29.50 BLEU test other data" in lines(terminal_table(other))
+
+
 def test_a_recipe_of_a_paper_without_published_file(house):
     (record,) = house.run(house.recipe("big"), [29.5])
     own = dataclasses.replace(record, experiment="mine/own")

@@ -51,3 +51,11 @@ def test_a_reduced_scale_stands_nowhere_beside_the_papers_number(house):
     house.recipe("big")
     (page,) = own_pages([make_record(house.recipe("big", scale="cpu"), 101, 30.0, "cpu")])
     assert "published" not in str([block for block in page.document if isinstance(block, Grid)])
+
+
+def test_runs_on_other_data_do_not_stand_beside_the_papers_number(house):
+    record = make_record(house.recipe("big"), 101, 30.0)
+    for overrides, beside in (([], True), (["--data.store=mine/bytes"], False)):
+        (page,) = own_pages([dataclasses.replace(record, overrides=overrides)])
+        grids = str([block for block in page.document if isinstance(block, Grid)])
+        assert ("published" in grids) is beside
