@@ -78,7 +78,7 @@ def _run(arguments: list[str]) -> None:
     from repro.experiment.compiling import compile_training, require_compilable
     from repro.experiment.trainer import ALWAYS, interval_in_updates, refuse_unsupported
     from repro.report.formats.terminal import text_table
-    from repro.tasks import Task, Translation
+    from repro.tasks import Task
     from repro.tasks.lightning_private import callbacks_of
     from repro.training.callbacks import Curves
     from repro.training.cpu import PackedEvaluation
@@ -100,9 +100,9 @@ def _run(arguments: list[str]) -> None:
         def instantiate_classes(self) -> None:
             try:
                 super().instantiate_classes()
-                if self.subcommand == "predict" and not isinstance(self.model, Translation):
+                if self.subcommand == "predict" and type(self.model).predict_step is Task.predict_step:
                     raise ValueError(
-                        f"a {type(self.model).__name__} has no predictions; `repro generate` continues a text"
+                        f"a {type(self.model).__name__} has no predict_step; `repro generate` continues a text"
                     )
                 if self.subcommand == "test":
                     self.config_init["test"].verbose = False  # its table shows one score in every column

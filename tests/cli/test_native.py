@@ -10,7 +10,7 @@ import yaml
 
 from repro.experiment.build import build_task
 from repro.recipe import load_recipe
-from repro.tasks import translation
+from repro.tasks import LanguageModel, translation
 from repro.training import cpu
 from repro.training.checkpoints import read
 from tests.workshop import RECIPE, TINY, Workshop, call
@@ -178,14 +178,19 @@ def test_files_that_are_no_recipe_of_one_run_are_refused(config: Path) -> None:
     call("fit", "--config", str(config)).refused("is empty")
 
 
-def test_a_task_without_predictions_is_refused(config: Path) -> None:
+def test_only_a_task_without_a_predict_step_has_no_predictions(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = yaml.safe_load(config.read_text())["model"]
     shared = {key: model["init_args"][key] for key in ("optimizer", "schedule")}
     parts = {key: model["init_args"]["net"]["init_args"][key] for key in ("d_model", "vocabulary", "blocks")}
     net = {"class_path": "repro.models.DecoderLM", "init_args": {**parts, "n_layers": 1}}
     own = {"net": net, "unit": "word", "protocol": {"seq_len": 4, "rows": 1}}
     model = {"class_path": "repro.tasks.LanguageModel", "init_args": {**shared, **own}}
-    call("predict", "--config", str(changed(config, model=model))).refused("LanguageModel has no predictions")
+    own_net = str(changed(config, model=model))
+    call("predict", "--config", own_net).refused("a LanguageModel has no predict_step")
+    monkeypatch.setattr(LanguageModel, "predict_step", lambda *_: None, raising=False)
+    call("predict", "--config", own_net).refused("trains on a StreamBatch")  # the next check
 
 
 def test_a_prediction_is_one_line(config: Path, fitted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
