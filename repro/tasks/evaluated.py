@@ -2,7 +2,7 @@
 
 import contextlib
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from repro.batches import Batch, Evaluation
+from repro.errors import UserError
 from repro.record import Measurement
+from repro.tasks.lightning_private import datamodule_of
 from repro.tasks.metrics.means import Count
 from repro.tasks.metrics.sentences import one_line
 from repro.tasks.ranks import gather_rows
@@ -113,6 +115,31 @@ class EvaluatedTask(Task[Net]):
 
     # --- validation and test ------------------------------------------------------------------------------------
 
+    def setup(self, stage: str) -> None:
+        """Refuses, before training, a metric without a unit or a count; see also :meth:`Task.setup`.
+
+        Raises:
+            UserError: there is one.
+        """
+        super().setup(stage)
+        if stage != "fit" or datamodule_of(self.trainer) is None:
+            return
+        for evaluation in (self.validation(), *self.tests()):
+            metrics = self.metrics(evaluation)
+            self._require_units(name for name, metric in metrics.items() if not _names_scores(metric))
+            for name, metric in metrics.items():
+                if "count" not in dir(metric):
+                    raise UserError(
+                        f"{type(self).__name__}: metric {name!r} has no `count`, the number of its items; give it one"
+                    )
+
+    def _require_units(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self.units:
+                raise UserError(
+                    f"{type(self).__name__}.UNITS has no {name!r}; add it: {{{name!r}: 'percent'}}"
+                )
+
     def on_validation_epoch_start(self) -> None:
         self._begin([self.validation()])
 
@@ -178,6 +205,7 @@ class EvaluatedTask(Task[Net]):
     def _log(self, scored: Scored) -> None:
         """Logs the scores of an evaluation, but no speeds, which a resumed run would not repeat."""
         summary = self.summary(scored._replace(seconds=0.0))
+        self._require_units(summary)
         self.log_dict({f"{scored.evaluation.kind}/{name}": value for name, value in summary.items()})
 
     # --- the record ---------------------------------------------------------------------------------------------
@@ -210,6 +238,11 @@ class EvaluatedTask(Task[Net]):
                     )
                 )  # fmt: skip
         return [*results, *super().measurements()]
+
+
+def _names_scores(metric: Any) -> bool:
+    """Whether a metric is annotated to compute several scores, by their names."""
+    return "dict" in str(getattr(type(metric).compute, "__annotations__", {}).get("return"))
 
 
 @dataclass

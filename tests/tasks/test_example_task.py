@@ -6,12 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+import torchmetrics
 from torch import nn
 
 from repro.batches import Evaluation, ExampleBatch, Examples, FirstExamples
 from repro.data.core.generated import GeneratedData
 from repro.data.core.loader import FixedLoader
 from repro.data.core.shares import Share
+from repro.errors import UserError
 from repro.nn.settings import CallSettings
 from repro.tasks import Constant
 from repro.tasks.evaluated import Metrics, Scored, drawing_from
@@ -120,6 +122,42 @@ def test_validation_in_training_is_of_the_whole_split() -> None:
     run.fit(Adding(), datamodule=Counting())
     assert float(run.callback_metrics["val/mean"]) == pytest.approx(100 * sum(range(EVAL)) / EVAL)
     assert set(run.callback_metrics) == {"val/mean", "val/noise"}
+
+
+class Uncounted(torchmetrics.Metric):
+    """A metric that does not say of how many items it is."""
+
+    def update(self) -> None:
+        pass
+
+    def compute(self) -> float:
+        return 0.0
+
+
+class Named(Mean):
+    """Mean, under a name of its own."""
+
+    def compute(self) -> dict[str, float]:  # type: ignore[override]
+        return {"pounds": super().compute()}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message", "updates"),
+    [
+        ({"weight": Mean()}, r"Adding\.UNITS has no 'weight'; add it: {'weight': 'percent'}", 0),
+        ({"mean": Uncounted()}, "Adding: metric 'mean' has no `count`, the number of its items", 0),
+        ({"mean": Mean(), "noise": Named()}, r"Adding\.UNITS has no 'pounds'", 2),
+    ],
+)
+def test_a_metric_without_unit_or_count_is_refused_before_it_is_recorded(
+    metrics: Metrics, message: str, updates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before training; or, as only the metric knows the names of its scores, at the first validation."""
+    monkeypatch.setattr(Adding, "metrics", lambda *_: metrics)
+    task = Adding()
+    with pytest.raises(UserError, match=message):
+        trainer(4, val_check_interval=2).fit(task, datamodule=Counting())
+    assert len(task.drawn) == updates
 
 
 class Short(Counting):
