@@ -7,18 +7,21 @@ III. Outputs and gradients equal those of a naive loop, where one is given.
 Rows of a state can be reordered and emptied, a forward pass changes no buffer, and padding changes nothing.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from repro.nn.mixer import Layout, leaves, reorder, reset_rows
 from repro.nn.settings import AS_BUILT, CallSettings
 
 TOLERANCE = 1e-12  # relative to the larger of 1 and the largest entry
 LENGTHS = [19, 19, 11]
-CHUNKS = {"of 1": 1, "of 5": 5, "of 8": 8}
+REFUSED = (ValueError, NotImplementedError)  # of a use that a mixer is not made for, causal or not
+NOT_CAUSAL = "padding: changes nothing in layouts that are not causal"
 
 Loop = Callable[[nn.Module, Tensor, bool, Tensor | None, Sequence[Tensor] | None], Tensor]
 
@@ -36,7 +39,7 @@ class Finding(NamedTuple):
 
 
 def check(mixer: Any, d_model: int, loop: Loop | None = None) -> Iterator[Finding]:
-    """Checks the laws of a causal mixer, whose weights are drawn anew.
+    """Checks the laws of a mixer, whose weights are drawn anew; I to III where it can be causal, else padding alone.
 
     Args:
         mixer: without dropout; its memory must hold 19 tokens.
@@ -49,12 +52,24 @@ def check(mixer: Any, d_model: int, loop: Loop | None = None) -> Iterator[Findin
     torch.manual_seed(0)
     mixer = randomise(mixer.double().eval())
     rows = [torch.randn(n, d_model, dtype=torch.float64).requires_grad_() for n in LENGTHS]
-    whole = [mixer(row[None], None, Layout(True, positions=torch.arange(len(row)))).y[0] for row in rows]
+    whole = both_ways = None
+    with contextlib.suppress(*REFUSED):
+        both_ways = _alone(mixer, rows, causal=False)
+    try:
+        whole = _alone(mixer, rows, causal=True)
+    except REFUSED:
+        if both_ways is None:
+            raise
+    if both_ways is not None:
+        layout = Layout(False, None, torch.tensor(LENGTHS), torch.arange(max(LENGTHS)))
+        padded = mixer(pad_sequence(rows, batch_first=True, padding_value=9.0), None, layout).y
+        yield Finding(NOT_CAUSAL, _largest([y[:n] for y, n in zip(padded, LENGTHS, strict=True)], both_ways))
+    if whole is None:
+        return
     buffers = [buffer.clone() for buffer in mixer.buffers()]
     target = gradients(weighted(whole), rows, mixer)
-    for name, size in CHUNKS.items():
-        for how, capacity in (("by concatenation", None), ("in place", max(LENGTHS) + 8)):
-            takes = even_takes(LENGTHS, size)
+    for name, takes in CHUNKS.items():
+        for how, capacity in (("by concatenation", None), ("in place", 2 * max(LENGTHS))):
             with torch.set_grad_enabled(capacity is None):
                 parts, state = feed(mixer, rows, takes, mixer.init_state(len(rows), capacity))
             if any(tensor.shape[0] != len(rows) for tensor in leaves(state)):
@@ -88,6 +103,11 @@ def check(mixer: Any, d_model: int, loop: Loop | None = None) -> Iterator[Findin
         yield Finding(
             f"III: gradients over {steps} tokens", max(difference(got[key], target[key]) for key in target)
         )
+
+
+def _alone(mixer: Any, rows: list[Tensor], causal: bool) -> list[Tensor]:
+    """The outputs of each row alone and in one piece, without a state."""
+    return [mixer(row[None], None, Layout(causal, positions=torch.arange(len(row)))).y[0] for row in rows]
 
 
 @torch.no_grad()
@@ -192,3 +212,8 @@ def feed(
 def even_takes(lengths: Sequence[int], size: int) -> list[list[int]]:
     """Chunks of ``size`` tokens until every row is used up; short rows end early."""
     return [[min(size, max(0, n - at)) for n in lengths] for at in range(0, max(lengths), size)]
+
+
+CHUNKS = {f"of {size}": even_takes(LENGTHS, size) for size in (1, 5, 8)} | {
+    "of any size": [[3, 0, 5], [1, 8, 1], [8, 3, 0], [2, 2, 2], [5, 6, 3]]  # rows go on behind their padding
+}

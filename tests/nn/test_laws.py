@@ -1,11 +1,15 @@
 """The three laws of every mixer; the mixers are listed in tests/nn/mixers.py. All in float64."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from repro.nn import Layout
-from repro.nn.laws import LENGTHS, TOLERANCE, weighted
+from repro.nn import BidirectionalLSTM, FullAttention, Layout, LinearAttention
+from repro.nn.laws import LENGTHS, NOT_CAUSAL, TOLERANCE, check, weighted
+from repro.nn.mixer import MixerOutput
 from tests.nn.mixers import (
     CAUSAL,
     D_MODEL,
@@ -122,6 +126,35 @@ def test_law_3_with_a_ragged_past(name: str, causal: bool) -> None:
     y = y.masked_fill(~valid(lengths, 4)[..., None], 0.0)
     past = [row[:n] for row, n in zip(rows, take, strict=True)]
     compare(y, MIXERS[name].reference(mixer, x, causal, lengths, past), x, mixer)
+
+
+@pytest.mark.parametrize("name", CAUSAL)
+def test_the_check_finds_what_the_tests_find(name: str) -> None:
+    broken = [one.law for one in check(MIXERS[name].make(), D_MODEL) if not one.holds]
+    assert broken == []
+
+
+@pytest.mark.parametrize("make", [LinearAttention, FullAttention])
+def test_the_check_finds_a_mixer_that_reads_padding(make: type[nn.Module]) -> None:
+    class Reads(make):  # type: ignore[valid-type,misc]
+        def forward(self, x: Tensor, state: Any, layout: Layout) -> Any:
+            return super().forward(x, state, replace(layout, lengths=None))
+
+    broken = [one.law for one in check(Reads(D_MODEL, 3), D_MODEL) if not one.holds]
+    assert {NOT_CAUSAL, "I: chunks of any size by concatenation"} <= {*broken}
+
+
+def test_the_check_of_a_mixer_that_cannot_be_causal_is_of_its_padding() -> None:
+    assert [(one.law, one.holds) for one in check(BidirectionalLSTM(D_MODEL), D_MODEL)] == [
+        (NOT_CAUSAL, True)
+    ]
+    with pytest.raises(ValueError, match="all"):
+        list(check(Refusing(D_MODEL), D_MODEL))
+
+
+class Refusing(BidirectionalLSTM):
+    def forward(self, *_: object) -> MixerOutput:
+        raise ValueError("refuses all")
 
 
 def compare(got: Tensor, expected: Tensor, x: Tensor, mixer: nn.Module) -> None:
