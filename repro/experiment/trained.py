@@ -29,7 +29,7 @@ from repro.nn.layers.shortcut import weighted_stacks
 from repro.nn.positions.positions import longest_window, restart_each
 from repro.nn.settings import AS_BUILT, CallSettings, MemorySettings, has_memory_settings
 from repro.paths import runs_dir
-from repro.recipe import Recipe, experiments
+from repro.recipe import Recipe, experiments, scales_of
 from repro.record import finished_record
 from repro.tasks.language.dialogue import DialogueModel
 from repro.tasks.language.language_model import LanguageModel
@@ -121,9 +121,10 @@ def find_run(word: str, scale: str | None, seed: int | None) -> Path:
                 print(f"{len(folders)} runs of {word}; taken: {found}", file=sys.stderr)
             return found
     if word in experiments():
+        made = scale if scale in scales_of(word) else scales_of(word)[-1]
         raise UserError(
             f"{word} has no run with weights here{'' if seed is None else f' on seed {seed}'}; make one: "
-            f"repro run {word} --scale {scale or 'cpu'}{'' if seed is None else f' --seed {seed}'}"
+            f"repro run {word} --scale {made}{'' if seed is None else f' --seed {seed}'}"
         )
     raise UserError(f"no run {word!r}{nearest(word, experiments())}; `repro run EXPERIMENT` makes one")
 

@@ -35,7 +35,9 @@ def pack(folder: Path, stores: Sequence[str]) -> None:
         raise UserError(f"{folder} is not an empty folder; name a new one")
     for name in stores:
         if not any((data_dir() / name).glob("*/manifest.json")):
-            raise UserError(f"no store of {name} in {data_dir()}; make it with `repro data prepare {name}`")
+            data_set, inside, _ = name.partition("/")
+            remedy = f"name the data set, {data_set}" if inside else f"`repro data prepare {name}` makes it"
+            raise UserError(f"no store of {name} in {data_dir()}; {remedy}")
     files, _ = read_sources()
     with writing(folder):
         write_snapshot(folder, files)

@@ -247,9 +247,12 @@ def test_a_model_file_with_missing_parts(
 
 
 def test_an_experiment_never_run_says_how(workshop: Workshop) -> None:
-    call("generate", TINY, stdin=b"one\n").refused(
-        f"{TINY} has no run with weights here", f"repro run {TINY}"
-    )
+    workshop.recipe(name="large")  # at the paper's scale alone
+    missing = f"{TINY} has no run with weights here"
+    call("generate", TINY, stdin=b"one\n").refused(missing, f"repro run {TINY} --scale cpu")
+    large = f"{PAPER}/large"
+    for words in ((), ("--scale", "cpu")):
+        call("generate", large, *words, stdin=b"one\n").refused(f"repro run {large} --scale paper")
 
 
 def test_what_a_translation_looked_at_is_drawn(trained: TrainedRun, tmp_path: Path) -> None:

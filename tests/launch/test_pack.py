@@ -57,5 +57,7 @@ def test_what_cannot_be_packed_or_brought_back(results: Path, tmp_path: Path) ->
             pack(taken, [])
     with pytest.raises(UserError, match="repro data prepare letters"):
         pack(tmp_path / "copy", ["letters"])
+    with pytest.raises(UserError, match="name the data set, letters"):
+        pack(tmp_path / "copy", ["letters/bytes"])
     with pytest.raises(UserError, match="was not made by"):
         bring_back(results)
