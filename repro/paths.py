@@ -24,6 +24,14 @@ def project() -> Path:
     return next(named, Path.cwd() if INSTALLED else PROJECT)
 
 
+def project_above() -> Path | None:
+    """The nearest project around the working folder, which is not used there; None in a project or the checkout."""
+    here = Path.cwd()
+    around = (one for one in (here, *here.parents) if one == PROJECT or (one / PROJECT_FILE).is_file())
+    found = next(around, here)
+    return None if found in (here, PROJECT) else found
+
+
 def _folders(variable: str, name: str) -> tuple[Path, ...]:
     """The folders of a kind in the order in which they are read; the first is the project's and may not exist."""
     own, home = os.environ.get(variable), project()

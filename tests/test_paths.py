@@ -56,6 +56,18 @@ def test_in_a_checkout_all_is_in_the_checkout_whatever_the_working_folder(bare: 
     assert "mine" not in paths.cluster_files()
 
 
+def test_a_folder_below_a_project_is_none_and_is_told_so(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(bare / "repro.yaml", "")
+    assert "is a project" not in call("list", "reformer").err
+    write(bare / "deep" / "er" / "notes.txt", "")
+    monkeypatch.chdir(bare / "deep" / "er")
+    assert (
+        f"{bare} is a project, but not the working folder: call repro there" in call("list", "reformer").err
+    )
+    monkeypatch.setattr(paths, "PROJECT", bare / "deep")
+    assert paths.project_above() is None, "in a checkout"
+
+
 def test_a_working_folder_with_a_project_file_is_a_project_of_its_own(bare: Path) -> None:
     write(bare / "repro.yaml", "")
     write(bare / "configs" / "toy" / "base.yaml", "title: mine\n")
