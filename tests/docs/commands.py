@@ -25,7 +25,7 @@ _FENCE = re.compile(
     r"^```(?P<language>\w+)?(?: +(?P<rest>[^\n]*))?\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _INLINE = re.compile(r"`repro ([a-z]+)")
-_INVENTED = ("letters", "RunningMean")  # by docs/extending.md
+_INVENTED = ("letters", "RunningMean", "mine/parity")  # by docs/extending.md
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.commands import DOCUMENTS, blocks
+from tests.docs.commands import DOCUMENTS, blocks, commands
 from tests.workshop import PROJECT
 
 README = DOCUMENTS[0]
@@ -72,6 +72,19 @@ def test_the_commands_of_a_document_work(path: Path, folder: Path) -> None:
         elif block.language == "text" and path == README:
             missing = set(comparable("\n".join(block.lines))) - set(comparable(output))
             assert missing == set(), output
+
+
+@pytest.mark.docs
+def test_the_plugins_of_extending_run_as_printed(folder: Path) -> None:
+    """A block that begins with the name of a file is its content."""
+    path = PROJECT / "docs" / "extending.md"
+    for name, content in re.findall(r"^```\w+\n# (\S+\.\w+)\n(.*?)^```$", path.read_text(), re.M | re.S):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    (folder / "repro.yaml").write_text("plugins: [mymix, parity]\n")
+    check, run = (line for line in commands(path) if "naive" in line or "mine/parity" in line)
+    assert "all laws hold (float64)" in said(check, folder)
+    assert "test/error" in said(run, folder)
 
 
 def test_training_is_shortened() -> None:
