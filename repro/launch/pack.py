@@ -10,7 +10,7 @@ from pathlib import Path
 
 from repro.code.source import is_snapshot
 from repro.errors import UserError
-from repro.files import writing
+from repro.files import write_atomic, writing
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.ledger import appending, read_ledger
 from repro.paths import data_dir, results_dir, trials_dir
@@ -68,8 +68,7 @@ def bring_back(folder: Path) -> int:
         for path in sorted(p for p in source.rglob("*") if p.is_file() and p.name != LEDGER):
             here = target / path.relative_to(source)
             if not here.exists():
-                with writing(here):
-                    _copy(path, here)
+                write_atomic(here, path.read_bytes())
                 added += 1
         if lines := read_ledger(source):
             with appending(target) as (known, append):

@@ -1,13 +1,17 @@
 """A copy of the project works without variables, git or a network, and its records come back once."""
 
+import contextlib
+import errno
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from repro.errors import UserError
+from repro.errors import ReproError, UserError
 from repro.launch.pack import bring_back, pack
 from repro.ledger import HEADER, read_ledger, start
 from repro.record import LEDGER
@@ -61,3 +65,30 @@ def test_what_cannot_be_packed_or_brought_back(results: Path, tmp_path: Path) ->
         pack(tmp_path / "copy", ["letters/bytes"])
     with pytest.raises(UserError, match="was not made by"):
         bring_back(results)
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """Only the first byte of a file that is copied fits onto the disk."""
+
+    def cut(source: str | Path, target: str | Path, **_: object) -> None:
+        Path(target).write_bytes(Path(source).read_bytes()[:1])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "copy2", cut)
+        patch.setattr(os, "fsync", lambda _: cut(os.devnull, os.devnull))  # of files that are written
+        with pytest.raises(ReproError, match="no space left"):
+            yield
+
+
+def test_a_record_that_found_no_space_comes_back_later(results: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    pack(copy, [])
+    record = Path("runs", "alpha", "base", "cpu-s1.json")
+    (copy / "results" / record).parent.mkdir(parents=True)
+    (copy / "results" / record).write_text("{}")
+    with full_disk():
+        bring_back(copy)
+    assert bring_back(copy) == 1
+    assert (results / record).read_text() == "{}"
