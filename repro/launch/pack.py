@@ -11,6 +11,7 @@ from pathlib import Path
 from repro.code.source import is_snapshot
 from repro.errors import UserError
 from repro.files import write_atomic, writing
+from repro.launch.clean import remove
 from repro.launch.slurm.snapshot import read_sources, write_snapshot
 from repro.ledger import appending, read_ledger
 from repro.paths import data_dir, results_dir, trials_dir
@@ -39,12 +40,16 @@ def pack(folder: Path, stores: Sequence[str]) -> None:
             remedy = f"name the data set, {data_set}" if inside else f"`repro data prepare {name}` makes it"
             raise UserError(f"no store of {name} in {data_dir()}; {remedy}")
     files, _ = read_sources()
-    with writing(folder):
-        write_snapshot(folder, files)
+    try:
+        with writing(folder):
+            write_snapshot(folder, files)
         for path in (path for pattern in _RESULTS for path in results_dir().glob(pattern)):
             _copy(path, folder / "results" / path.relative_to(results_dir()))
         for name in stores:
             _copy(data_dir() / name, folder / "data" / name)
+    except BaseException:
+        remove([*folder.glob("*")])  # so that the same command works again
+        raise
 
 
 def bring_back(folder: Path) -> int:
@@ -79,7 +84,9 @@ def bring_back(folder: Path) -> int:
 
 def _copy(source: Path, target: Path) -> None:
     if source.is_dir():
-        shutil.copytree(source, target)
+        # Of the error of a file, copytree itself would keep the words alone.
+        shutil.copytree(source, target, copy_function=lambda one, to: _copy(Path(one), Path(to)))
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(source, target)
+        with writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)

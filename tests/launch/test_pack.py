@@ -82,6 +82,17 @@ def full_disk() -> Iterator[None]:
             yield
 
 
+def test_a_copy_that_found_no_space_leaves_an_empty_folder(results: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    with full_disk():
+        pack(copy, ["digits"])
+    shutil.rmtree(results)
+    with full_disk():  # now the first that is copied is a data set
+        pack(copy, ["digits"])
+    pack(copy, ["digits"])
+    assert (copy / "data" / "digits" / "v1" / "manifest.json").read_text() == "{}"
+
+
 def test_a_record_that_found_no_space_comes_back_later(results: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     pack(copy, [])
