@@ -16,7 +16,9 @@ Candidate = tuple[RunEntry, Queued]  # a task of the ledger that is in the queue
 
 
 def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
-    """Returns the tasks in the queue that the targets name, from any submission.
+    """Returns the tasks in the queue that the targets name, from any submission, and those that wait for one of them.
+
+    Of a task that was cancelled before it began, Slurm starts the tasks of other jobs that must wait for its success.
 
     Args:
         targets: see :func:`repro.launch.status.run_index.select`.
@@ -30,9 +32,14 @@ def candidates(targets: Sequence[str], every: bool = False) -> list[Candidate]:
     if targets and every:
         raise UserError(f"--all cancels everything: leave {targets[0]!r} out, or --all")
     queue = slurm.in_queue()
-    chosen = select(targets, everything(queue))
-    tasks = [(entry, entry.task_in(queue)) for entry in chosen]
-    return [(entry, task) for entry, task in tasks if task and task.state != "COMPLETING"]
+    entries = everything(queue)
+    named = {id(entry) for entry in select(targets, entries)}
+    pairs = ((entry, entry.task_in(queue)) for entry in entries)
+    tasks = [(entry, task) for entry, task in pairs if task and task.state != "COMPLETING"]
+    jobs = {task.job for entry, task in tasks if id(entry) in named}
+    while waiting := {t.job for entry, t in tasks if t.state == "PENDING" and entry.parents & jobs} - jobs:
+        jobs |= waiting
+    return [(entry, task) for entry, task in tasks if task.job in jobs]
 
 
 def cancel(tasks: Sequence[Candidate]) -> None:

@@ -134,23 +134,16 @@ def queued_runs(tasks: Mapping[str, Queued]) -> tuple[dict[str, str], dict[str, 
     """
     runs: dict[str, str] = {}
     ending: set[str] = set()
+    stopped = {job for submission in read_submissions() for job in cancelled(submission)}
     for entry in everything(tasks):
         task = entry.task_in(tasks)
         if entry.run and entry.submission and task:
             runs[entry.run] = task.job  # of the newest submission, which comes last
-            stopped = cancelled(entry.submission)
-            saves = task.state == "COMPLETING" and task.job in stopped
-            if saves or (task.state == "PENDING" and _parents(entry.submission, task.job) & stopped.keys()):
+            saves = task.state == "COMPLETING" and task.job in cancelled(entry.submission)
+            if saves or (task.state == "PENDING" and entry.parents & stopped):
                 ending.add(task.job)
     staying = {run: job for run, job in runs.items() if job not in ending}
     return staying, {run: job for run, job in runs.items() if job in ending}
-
-
-def _parents(submission: Submission, task: str) -> set[str]:
-    """The tasks of a submission for which one of its tasks waits: those of its index."""
-    number, _, index = task.partition("_")
-    names = {name for job in submission.jobs if str(job.job_id) == number for name in job.after}
-    return {f"{job.job_id}_{index}" for job in submission.jobs if job.name in names}
 
 
 def carry_out(plan: Plan) -> Submission:
@@ -185,7 +178,7 @@ def _job(job: PlannedJob) -> Job:
         ArrayTask(i, run.recipe.experiment, run.recipe.scale, run.seed, run.run_id)
         for i, run in job.tasks.items()
     )
-    after = tuple(name for name in (job.follows, *job.waits_for, *job.ends) if name)
+    after = tuple(name for name in (job.follows, *job.waits_for) if name)
     return Job(job.name, f"{job.name.replace('/', '-')}.sbatch", None, after, tuple(tasks))
 
 

@@ -1,18 +1,19 @@
 """Exactly the tasks that were named leave the queue."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from repro.errors import ReproError, UserError
 from repro.launch import cancel as cancelling
 from repro.launch.cancel import cancel, candidates
-from repro.launch.status.ledger import Job, Submission, write_submission
+from repro.launch.status.ledger import ArrayTask, Job, Submission, write_submission
 from tests.launch.conftest import World
 from tests.launch.fake_slurm import FakeSlurm, queued, run_id, slurm
 
 __all__ = ["slurm"]
-OLD, NEW = "20260101T000000Z-aa", "20260201T000000Z-bb"
+OLD, NEW, LAST = "20260101T000000Z-aa", "20260201T000000Z-bb", "20260301T000000Z-cc"
 
 
 @pytest.fixture
@@ -76,6 +77,23 @@ def test_all_is_all_of_the_ledger_and_no_more(full: FakeSlurm) -> None:
 def test_refused(full: FakeSlurm, targets: list[str], every: bool, part: str) -> None:
     with pytest.raises(UserError, match=part):
         candidates(targets, every)
+
+
+def test_what_waits_for_a_cancelled_task_is_cancelled_with_it(full: FakeSlurm) -> None:
+    """Slurm would start it: to it a task that was cancelled while it waited counts as one that succeeded."""
+    made = full.submit(LAST, 15, run_id(1, "beta/only"), job="first")
+    (first,) = made.jobs
+    tasks = tuple(ArrayTask(i, "beta/next", "cpu", 1, run_id(i, "beta/next")) for i in range(2))
+    later = (Job("next", "b.sbatch", 16, ("first",), tasks), Job("free", "c.sbatch", 17, (), tasks))
+    write_submission(replace(made, jobs=(replace(first, after=("12_0",)), *later)))
+    full.queue(
+        queued("12_0", "PENDING", OLD),
+        queued("12_1", "PENDING", OLD),
+        *(queued(job, "PENDING", LAST) for job in ("15_0", "16_0", "16_1", "17_0")),
+    )
+    assert jobs(["12_1"]) == ["12_1"]
+    cancel(candidates(["12_0"]))
+    assert full.calls("scancel") == [["scancel", "12_0", "15_0", "16_0"]]
 
 
 def test_scancel_gets_the_tasks_and_nothing_else(full: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> None:

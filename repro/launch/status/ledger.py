@@ -44,7 +44,7 @@ class Job:
         name: Slurm's job name.
         script: file name of the script in the submission's folder.
         job_id: Slurm's; None until ``sbatch`` has answered.
-        after: names of the submission's jobs that it waits for.
+        after: names of the submission's jobs, and tasks of earlier submissions (``12_0``), that must succeed first.
         tasks: its runs; empty for a job that only makes tables.
     """
 

@@ -67,6 +67,14 @@ class RunEntry:
             return None
         return self.submission.folder / "logs" / f"{self.job_id}.log"
 
+    @property
+    def parents(self) -> set[str]:
+        """The tasks (``12_0``) that must succeed before this one starts."""
+        if not (self.submission and self.job and self.task):
+            return set()
+        own = (job for job in self.submission.jobs if job.name in self.job.after)
+        return {*self.job.after, *(f"{job.job_id}_{self.task.index}" for job in own)}
+
     def task_in(self, queue: Mapping[str, Queued]) -> Queued | None:
         """Finds its task in the queue, also by comment or name: another cluster may use the same number."""
         task = queue.get(self.job_id or "")
