@@ -48,6 +48,7 @@ CONFIG = """\
 MaxArraySize            = 1001
 PartitionName=gpu Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 TotalNodes=8 TotalCPUs=512 State=UP
 PartitionName=long Default=NO MaxNodes=2 MaxTime=7-00:00:00 TotalNodes=4 TotalCPUs=256 MaxCPUsPerNode=64 State=UP
+PartitionName=narrow Default=NO MaxNodes=1 MaxTime=7-00:00:00 TotalNodes=4 TotalCPUs=256 State=UP
 """  # what `scontrol show` prints of the configuration and of partitions
 
 

@@ -356,6 +356,12 @@ def test_arrays_are_as_large_as_the_site_allows(world: World, cluster: FakeClust
         (["--time=2-00:00:00"], None),  # one of the two allows it
         (["--time=2-00:00:00", "--partition=gpu"], "time: '2-00:00:00'"),
         (["--partition=other"], None),  # sbatch itself knows
+        (["--partition=narrow"], r"nodes: '2' \(1 in partition narrow"),
+        # Each limit is met by a partition, and none meets both.
+        (
+            ["--time=2-00:00:00", "--partition=gpu,narrow"],
+            r"time: '2-00:00:00' \(1-00:00:00 in partition gpu\); nodes: '2' \(1 in partition narrow\)",
+        ),
     ],
 )
 def test_what_no_partition_starts_is_not_queued(
@@ -384,6 +390,17 @@ def test_what_no_partition_is_large_enough_for_is_not_queued(
 ) -> None:
     world.write("clusters/other.yaml", f'time: "01:00:00"\ngpus_per_node: 0\n{profile}')
     with pytest.raises(UserError, match=message) if message else nullcontext():
+        dry_run(request("alpha/base", cluster="other"))
+
+
+def test_the_partition_of_the_shell_is_that_of_a_profile_without_one(
+    world: World, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write("clusters/other.yaml", 'time: "2-00:00:00"\ngpus_per_node: 0\n')
+    monkeypatch.setenv("SBATCH_PARTITION", "long")
+    dry_run(request("alpha/base", cluster="other"))
+    monkeypatch.setenv("SBATCH_PARTITION", "gpu")
+    with pytest.raises(UserError, match=r"time: '2-00:00:00' .*in partition gpu"):
         dry_run(request("alpha/base", cluster="other"))
 
 

@@ -1,10 +1,12 @@
 """The limits of a Slurm site as ``scontrol`` states them, which ``sbatch`` does not check everywhere."""
 
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from repro.errors import UserError
+from repro.grouping import grouped
 from repro.launch.slurm.profile import Profile
 from repro.launch.slurm.queue import call_slurm
 from repro.launch.slurm.validation import hours
@@ -31,7 +33,7 @@ class Limits:
         """Refuses a profile whose jobs no partition would ever start.
 
         Raises:
-            UserError: names the key, its value and the limit of each partition.
+            UserError: names a key, its value and the limit for each partition.
         """
         cpus = profile.tasks_per_node * profile.cpus_per_task
         asked: list[tuple[str, str, str | int]] = [
@@ -42,18 +44,24 @@ class Limits:
             ("TotalCPUs", "cpus_per_task times tasks_per_node times nodes", cpus * profile.nodes),
         ]
         usual = [p["PartitionName"] for p in self.partitions if p.get("Default") == "YES"]
-        names = profile.partition.split(",") if profile.partition else usual
+        wanted = profile.partition or os.environ.get("SBATCH_PARTITION")
+        names = wanted.split(",") if wanted else usual
         chosen = [p for p in self.partitions if p["PartitionName"] in names]  # none if they are unknown
-        for limit, key, value in asked:
-            amount: Callable[[str], float] = hours if key == "time" else int
-            allowed = {p["PartitionName"]: p.get(limit, "") for p in chosen}
-            enough = [cap for cap in allowed.values() if cap in _NONE or amount(str(value)) <= amount(cap)]
-            if allowed and not enough:
-                words = ", ".join(f"{cap} in partition {name}" for name, cap in allowed.items())
-                raise UserError(
-                    f"{key}: {str(value)!r} of the cluster profile {profile.name} is more than Slurm allows "
-                    f"({words}), so the jobs would never start; lower it, or choose another partition"
-                )
+        refused = []  # by each partition: one value and its limit
+        for p in chosen:
+            above = ((f"{k}: {str(v)!r}", p[limit]) for limit, k, v in asked if _above(v, p.get(limit, "")))
+            refused += [(value, f"{cap} in partition {p['PartitionName']}") for value, cap in above][:1]
+        if chosen and len(refused) == len(chosen):
+            words = "; ".join(f"{value} ({', '.join(caps)})" for value, caps in grouped(refused).items())
+            raise UserError(
+                f"the cluster profile {profile.name} asks for more than Slurm allows: {words}, so the jobs would never "
+                "start; lower it, or choose another partition"
+            )
+
+
+def _above(value: str | int, cap: str) -> bool:
+    """Whether a number, or a time in Slurm's notation, is above a limit."""
+    return cap not in _NONE and (hours(value) > hours(cap) if isinstance(value, str) else value > int(cap))
 
 
 def read_limits() -> Limits:
