@@ -103,6 +103,7 @@ def render_script(
         array=show_ranges(sorted(job.tasks)),
         runs={index: _run(run, flags) for index, run in job.tasks.items()},
         stage=_stage_folder(profile.stage_data),
+        time_of_tables=min("00:30:00", profile.time, key=validation.hours),
     )
     validation.refuse_secrets("the script", script)
     return script

@@ -241,6 +241,12 @@ def test_the_tables_are_a_small_job(world: World, places: Places) -> None:
     assert bash_parses(script)
 
 
+@pytest.mark.parametrize(("time", "asked"), [("1-00:00:00", "00:30:00"), ("00:20:00", "00:20:00")])
+def test_the_tables_ask_for_no_more_time_than_a_run(places: Places, time: str, asked: str) -> None:
+    script = render_script(PlannedJob("x.tables", {}), profile(time=time), places)
+    assert f"--time={asked}" in directives(script)
+
+
 def test_the_tables_are_those_of_the_checkout_not_of_the_submission(world: World, places: Places) -> None:
     script = render_script(PlannedJob("x.tables", {}), profile(container=CONTAINER), places)
     assert f"export PYTHONPATH={PROJECT}\n" in script
