@@ -18,10 +18,10 @@ from repro.cli.arguments import (
     add_verb,
     runs_and_jobs,
 )
-from repro.cli.runs import parse_grid
+from repro.cli.runs import parse_grid, require_writable
 from repro.errors import UserError, at_least
 from repro.evidence.text import size
-from repro.paths import cluster_files
+from repro.paths import cluster_files, results_dir, trials_dir
 from repro.recipe import SCALES
 from repro.seeds import SeedChoice
 
@@ -143,7 +143,7 @@ def submit_runs(args: argparse.Namespace) -> None:
             print(line, file=sys.stderr)
         return
     out = sys.stderr if args.json else sys.stdout
-    plan, entry = submit(request, lambda line: print(line, file=out), require_runnable)
+    plan, entry = submit(request, lambda line: print(line, file=out), require_ready)
     if args.json:
         print(json.dumps(_rows(plan, entry), indent=1))
     elif entry is not None:
@@ -151,6 +151,17 @@ def submit_runs(args: argparse.Namespace) -> None:
             print(f"submitted: job {job.job_id}, {job.name}")
         print(f"logs: {entry.folder / 'logs'}")
         print(f"next: repro status, repro logs {plan.runs[0].run_id}")
+
+
+def require_ready(plan: "Plan") -> None:
+    """Checks each run, its stores, and that records can be written.
+
+    Raises:
+        UserError, ReproError: of :func:`require_runnable` and :func:`repro.cli.runs.require_writable`.
+    """
+    require_runnable(plan)
+    for results in (results_dir(), trials_dir()):
+        require_writable(results / "runs")
 
 
 def require_runnable(plan: "Plan") -> None:

@@ -257,6 +257,18 @@ def test_a_damaged_store_is_found_before_the_queue(
     submit("--dry-run").refused("store numbers-en-de/bpe300-n300 cannot be used")
 
 
+@pytest.mark.parametrize("variable", ["REPRO_RESULTS", "REPRO_TRIALS"])
+def test_nothing_is_queued_whose_record_could_not_be_written(
+    site: Workshop, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    (site.root / "elsewhere").mkdir()
+    (site.root / "elsewhere" / "runs").write_text("a file where the folder should be")
+    monkeypatch.setenv(variable, str(site.root / "elsewhere"))
+    submit().refused("elsewhere/runs", "make the folder writable")
+    assert cluster.tasks() == []
+    assert submit("--dry-run").code == 0
+
+
 def test_a_refusal_of_slurm_is_one_line(site: Workshop, cluster: FakeCluster) -> None:
     cluster.refuses(1, complaint="invalid partition specified: nowhere")
     submit().refused("sbatch refuses: invalid partition specified: nowhere", "cluster profile site")
