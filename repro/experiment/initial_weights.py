@@ -101,7 +101,7 @@ def go_on_from(current: Run) -> Path:
     if wrong is not None:
         raise UserError(
             f"{recipe.experiment} continues {before.run_id(seed)}, whose last checkpoint cannot be used ({wrong}); "
-            f"run it again: repro run {before.experiment} --scale {before.scale} --seed {seed}"
+            f"remove {folder.parent}, then: repro run {before.experiment} --scale {before.scale} --seed {seed}"
         )
     if step >= current.steps:
         raise UserError(

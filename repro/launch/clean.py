@@ -19,8 +19,8 @@ from repro.record import finished_record
 def superfluous(targets: Sequence[str]) -> list[Path]:
     """Finds snapshots that no submission with a job in the queue uses, and checkpoints of recorded runs.
 
-    The last checkpoint of a run stays where a recipe continues its training (``start_with: everything``). Models,
-    events, records, scripts and logs stay.
+    The last checkpoint of a run stays where a recipe continues its training (``start_with: everything``), and while a
+    job is in the queue, whose recipes may be other ones. Models, events, records, scripts and logs stay.
 
     Args:
         targets: see :func:`repro.launch.status.run_index.select`; none means all.
@@ -40,7 +40,7 @@ def superfluous(targets: Sequence[str]) -> list[Path]:
     for run in dict.fromkeys(entry.run for entry in chosen if entry.run):
         if _is_recorded(run):
             saved = sorted((runs_dir() / run / "checkpoints").glob("step-*.ckpt"))
-            kept = saved[-1:] if run.rpartition("/")[0] in continued else []
+            kept = saved[-1:] if busy or run.rpartition("/")[0] in continued else []
             others = (p for p in (runs_dir() / run / "checkpoints").glob("*") if p.is_file())
             paths += sorted(p for p in others if not any(p.name.startswith(k.name) for k in kept))
     return paths

@@ -56,9 +56,11 @@ def test_what_goes_and_what_stays(world: World, slurm: FakeSlurm) -> None:
         (submission.folder / "code" / "x.py").write_text("1")
     slurm.queue(queued("13_0", "PENDING", f"repro:{waiting.name}:job"))
     assert removed(world.root, OTHER) == set()
-    checkpoints = {f"{RUN}/checkpoints/step-0000000{i}.ckpt{end}" for i in (1, 2) for end in ("", ".json")}
-    assert removed(world.root) == {*checkpoints, f"slurm/{ended.name}/code/x.py"}
+    first, last = ({f"{RUN}/checkpoints/step-0000000{i}.ckpt{end}" for end in ("", ".json")} for i in (1, 2))
+    assert removed(world.root) == {*first, f"slurm/{ended.name}/code/x.py"}
     assert removed(world.root) == set()
+    slurm.queue()  # none is left that could continue the run by a recipe of its own
+    assert removed(world.root) == {*last, f"slurm/{waiting.name}/code/x.py"}
 
 
 def test_a_shared_snapshot_stays_while_a_job_uses_it(world: World, slurm: FakeSlurm) -> None:
