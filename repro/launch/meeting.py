@@ -1,13 +1,16 @@
 """``repro doctor --cluster``: a job of seconds checks whether a run on several nodes of a cluster can work."""
 
+import contextlib
 import os
 import secrets
 import shutil
+import sys
 from pathlib import Path
 
 from repro.errors import ReproError, UserError
 from repro.files import write_atomic
 from repro.launch.slurm.chain import PlannedJob
+from repro.launch.slurm.limits import read_limits
 from repro.launch.slurm.profile import load_profile
 from repro.launch.slurm.queue import call_slurm, complaint
 from repro.launch.slurm.render import current_places, render_script
@@ -25,7 +28,7 @@ class Unmet(ReproError):
 
 
 def meet(cluster: str) -> list[str]:
-    """Runs the job and waits for it.
+    """Runs the job and waits for it; cancels it where the wait ends early.
 
     Args:
         cluster: name of a profile.
@@ -34,10 +37,12 @@ def meet(cluster: str) -> list[str]:
         The line of each node, sorted.
 
     Raises:
-        UserError: no such profile, or Slurm refuses the job.
+        UserError: no such profile, no partition of it has two nodes, or Slurm refuses the job.
         Unmet: it failed; with the last lines of its log.
     """
     profile = load_profile(cluster)
+    two = {"nodes": max(2, profile.nodes), "tasks_per_node": 1, "time": "00:05:00"}
+    read_limits().refuse(profile.model_copy(update={**two, "name": f"{cluster} on two nodes"}))
     places = current_places(f"{NAME}-{secrets.token_hex(4)}")
     folder = places.submission
     with locked(ledger_dir()):
@@ -46,9 +51,18 @@ def meet(cluster: str) -> list[str]:
         (folder / "logs").mkdir()
         link_snapshot(folder, read_sources()[0])
     script = folder / "meeting.sbatch"
-    write_atomic(script, render_script(PlannedJob(NAME, {}), profile, places, template="meeting").encode())
+    job = PlannedJob(folder.name, {})  # by this name it can be cancelled while its number is not known
+    write_atomic(script, render_script(job, profile, places, template="meeting").encode())
     words = ["sbatch", "--wait", "--parsable", str(script)]
-    done = call_slurm(words, environment(profile, os.environ), PATIENCE_S)
+    waits = f"waiting for the job {job.name}, for at most {PATIENCE_S / 60:.0f} minutes; Ctrl-C cancels it"
+    print(waits, file=sys.stderr, flush=True)
+    try:
+        done = call_slurm(words, environment(profile, os.environ), PATIENCE_S)
+    except BaseException:
+        with contextlib.suppress(UserError):
+            call_slurm(["scancel", f"--name={job.name}"])
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     (folder / "code").unlink()  # so that `repro clean` takes the snapshot
     lines = _log(folder / "logs")
     if done.returncode and lines:
