@@ -193,4 +193,4 @@ def _last_line(entry: RunEntry) -> str:
     last = entry.log.read_text(encoding="utf-8", errors="replace").splitlines()[-50:]
     text = "\n".join(last)
     lines = re.findall(r"^(?:\d+: )?(repro: .*|not (?:requeued|started): .*)$", text, re.MULTILINE)
-    return lines[-1].removeprefix("repro: ")[:300] if lines else ""
+    return lines[-1].removeprefix("repro: ")[:1000] if lines else ""

@@ -221,6 +221,7 @@ def test_a_job_that_can_never_start_says_so(submitted: Submission, slurm: FakeSl
             ["Slurm says FAILED", "`repro logs"],
         ),
         ("FAILED", "Traceback\n", ["Slurm says FAILED", "`repro logs"]),
+        ("FAILED", f"repro: /{'x' * 400} was written with other code; go back to it\n", ["go back to it"]),
         ("COMPLETED", "not started: requeued 6 times, max_requeues is 5\n", ["max_requeues is 5"]),
     ],
 )
