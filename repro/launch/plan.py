@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from repro.code.plugins import hashes
 from repro.code.source import code_hash
 from repro.errors import UserError
 from repro.events import EVENTS_FILE, attempts, read
@@ -149,16 +150,18 @@ def make_plan(
 
 
 def _refuse_changes(specs: Sequence[RunSpec]) -> None:
-    """Refuses runs whose checkpoints were written by other code: their jobs would refuse to resume."""
-    code = code_hash(PROJECT)
+    """Refuses runs whose checkpoints other code or plugins wrote: their jobs would refuse to resume."""
+    code, plugins = code_hash(PROJECT), {f"plugin {n}": f"sha256:{sha256}" for n, sha256 in hashes().items()}
     changed = []
     for spec in specs:
         folder = spec.recipe.run_dir(spec.seed)
         for newest in sorted(folder.glob("checkpoints/step-*.ckpt"))[-1:]:
             step = int(newest.stem.rpartition("-")[2])
-            known = attempts(read(folder / EVENTS_FILE), step, ("commit", "code_sha256"))
+            known = attempts(read(folder / EVENTS_FILE), step, ("commit", "code_sha256", "versions"))
             wrote = [one for one in known if one["first"] < step <= one["last"]] or [{}]
-            if wrote[-1].get("code_sha256") not in (None, code):
+            then = wrote[-1].get("versions")
+            used = plugins if then is None else {k: v for k, v in then.items() if k.startswith("plugin ")}
+            if wrote[-1].get("code_sha256") not in (None, code) or used != plugins:
                 changed.append(f"{spec.run_id} (at commit {str(wrote[-1]['commit'])[:8]})")
     if changed:
         raise UserError(

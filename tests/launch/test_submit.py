@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from repro.code.plugins import hashes
 from repro.code.source import code_hash
 from repro.errors import ReproError, UserError
 from repro.events import EventLog
@@ -447,6 +448,22 @@ def test_checkpoints_of_other_code_are_not_resumed_unless_accepted(
         submit(request("alpha/base", seeds=named(1)), quiet)
     (folder / "checkpoints" / "step-00000020.ckpt").touch()
     assert submitted("alpha/base", seeds=named(1))
+
+
+def test_checkpoints_of_another_plugin_are_not_resumed(world: World, cluster: FakeCluster) -> None:
+    (run,) = resolve_targets(["alpha/base"], "paper", named(1))
+    folder = run.recipe.run_dir(run.seed)
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "checkpoints" / "step-00000010.ckpt").touch()
+    world.write("repro.yaml", "plugins: [mymix]")
+    world.write("mymix.py", "WIDTH = 1\n")
+    versions = {"python": "3", "plugin mymix": f"sha256:{hashes()['mymix']}"}
+    config = {"commit": "c" * 40, "code_sha256": code_hash(PROJECT), "versions": versions}
+    EventLog(folder).begin(b"", 0, {"config": config})
+    dry_run(request("alpha/base", seeds=named(1)))
+    world.write("mymix.py", "WIDTH = 2\n")
+    with pytest.raises(UserError, match=r"of other code: alpha/base/paper/s1-\w+ "):
+        dry_run(request("alpha/base", seeds=named(1)))
 
 
 def test_a_group_shares_a_campaign(world: World, cluster: FakeCluster) -> None:
