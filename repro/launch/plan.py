@@ -14,6 +14,7 @@ from repro.launch.slurm.chain import PlannedJob, arrange, dependency, needed
 from repro.launch.slurm.limits import Limits
 from repro.launch.slurm.profile import Profile, load_profile, require_sourced, with_options
 from repro.launch.slurm.render import Places, check_syntax, current_places, render_script
+from repro.launch.status.job_state import is_held
 from repro.launch.targets import RunSpec, few_seeds, not_judged, recorded, resolve_targets, without_scale
 from repro.paths import PROJECT
 from repro.recipe import Overrides
@@ -135,6 +136,9 @@ def make_plan(
     named = {spec.run_id for spec in requested}
     added = tuple(spec for spec in specs if spec.run_id not in named)
     name = job_name(targets[0], scale)
+    own = [s for s in specs if s.run_id not in leaving]  # a cancelled task may hold its run's folder yet
+    if held := [spec.run_id for spec in own if is_held(spec.recipe.run_dir(spec.seed))]:
+        raise UserError(f"{listed(held)}: being run by another process; wait for it, or name other seeds")
     if not request.accept_changes:
         _refuse_changes(specs)
     jobs = arrange(specs, needs, queued, name, leaving, limits.largest_array)

@@ -466,6 +466,18 @@ def test_checkpoints_of_another_plugin_are_not_resumed(world: World, cluster: Fa
         dry_run(request("alpha/base", seeds=named(1)))
 
 
+def test_a_run_that_another_process_runs_is_not_queued(world: World, cluster: FakeCluster) -> None:
+    (run,) = resolve_targets(["alpha/base"], "paper", named(1))
+    folder = run.recipe.run_dir(run.seed)
+    folder.mkdir(parents=True)
+    with open(folder / ".lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(UserError, match=r"alpha/base/paper/s1-\w+: being run by another process"):
+            submitted("alpha/base")
+        assert submitted("alpha/base", seeds=named(2))
+    assert submitted("alpha/base", seeds=named(1))
+
+
 def test_a_group_shares_a_campaign(world: World, cluster: FakeCluster) -> None:
     """Where the runs' folder belongs to a group, all users' jobs count and the ledger is theirs."""
     (world.root / "runs").mkdir()
