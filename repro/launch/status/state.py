@@ -145,14 +145,17 @@ def _ask_queue(notes: list[str]) -> dict[str, Queued] | None:
 
 
 def _attach(gathered: Sequence[RunFacts], queue: Mapping[str, Queued] | None) -> None:
-    """Adds to each run its task in the queue, preferably the last submission's."""
+    """Adds to each run its task in the queue, preferably the last submission's.
+
+    Of a run by hand that has ended, a job of the same number is another one: Slurm may give numbers again.
+    """
     for facts in gathered:
         if queue is None:
             facts.queue_known = False
             continue
         if submitted := facts.entry.task_in(queue):
             facts.job, facts.queued = submitted.job, submitted
-        elif facts.job != facts.entry.job_id:
+        elif facts.job != facts.entry.job_id and facts.status.get("state") not in ENDED:
             facts.queued = queue.get(facts.job or "")
 
 

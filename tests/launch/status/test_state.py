@@ -105,6 +105,15 @@ def test_a_job_submitted_by_hand_is_found_in_the_queue(world: World, slurm: Fake
     assert (only().state, only().job) == ("training", "77")
 
 
+@pytest.mark.parametrize("state", ["failed", "stopped"])
+def test_a_run_by_hand_that_ended_is_not_the_next_job_of_that_number(
+    world: World, slurm: FakeSlurm, state: str
+) -> None:
+    write_status(job="77", state=state)
+    slurm.queue(queued("77", "PENDING", "another's job"))
+    assert only().state == state
+
+
 def test_a_foreign_job_of_that_number_is_not_ours(submitted: Submission, slurm: FakeSlurm) -> None:
     slurm.queue(queued("12_0", "RUNNING", "of another cluster"))
     slurm.accounts(j12_0="TIMEOUT")
