@@ -1,7 +1,8 @@
 """``repro pack``: a copy of the project for a machine that git and a network do not reach, and its records back.
 
-The copy holds the sources and the commit they are of, published numbers, tests, the ledger, and prepared stores. There,
-``python -m repro`` works without variables. Its records name the commit, as those of submitted jobs do.
+The copy holds the sources and the commit they are of, published numbers, tests, records, the ledger, and stores. There,
+``python -m repro`` works without variables and leaves out what is recorded. Its new records name the commit, as
+those of submitted jobs do.
 """
 
 import shutil
@@ -17,7 +18,7 @@ from repro.ledger import appending, read_ledger
 from repro.paths import data_dir, results_dir, trials_dir
 from repro.record import LEDGER
 
-_RESULTS = ("published", "tests", "*.json", f"runs/{LEDGER}")  # what runs and their verdicts read
+_RESULTS = ("published", "tests", "*.json", "runs/*/*/*.json", f"runs/{LEDGER}")  # read by runs and verdicts
 
 
 def pack(folder: Path, stores: Sequence[str]) -> None:

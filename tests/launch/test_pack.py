@@ -35,8 +35,12 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
+    known = Path("results", "runs", "alpha", "base", "cpu-s9.json")
+    (tmp_path / known).parent.mkdir(parents=True)
+    (tmp_path / known).write_text("{}")
     pack(copy, ["digits"])
     assert (copy / "data" / "digits" / "v1" / "manifest.json").is_file()
+    assert (copy / known).is_file(), "a run that has its record is not made again in the copy"
     assert not (copy / "results" / "runs" / "old.json").exists()
     env = {name: value for name, value in os.environ.items() if not name.startswith(("REPRO_", "PYTHONPATH"))}
     where = (
@@ -47,12 +51,12 @@ def test_a_copy_runs_and_its_records_come_back(results: Path, tmp_path: Path) ->
 
     start(copy / "results" / "runs", "alpha/base/cpu/s1-01234567", "0" * 64, "1" * 40, None, anew=True)
     for folder in (copy / "results" / "runs" / "alpha", copy / "results" / "own" / "runs" / "alpha"):
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{folder.parts[-3]}.json").write_text("{}")
     assert bring_back(copy) == 2
     assert bring_back(copy) == 0
     assert [line.event for line in read_ledger(results / "runs")] == ["started"]
-    assert {p.name for p in (results / "runs" / "alpha").iterdir()} == {"results.json", "own.json"}
+    assert {p.name for p in (results / "runs" / "alpha").glob("*.json")} == {"results.json", "own.json"}
 
 
 def test_what_cannot_be_packed_or_brought_back(results: Path, tmp_path: Path) -> None:
