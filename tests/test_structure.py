@@ -14,19 +14,19 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1818,
-    "code": 134,
-    "data": 5137,
-    "evidence": 2623,
-    "experiment": 2589,
-    "launch": 2068,
-    "mirror": 374,
+    "cli": 1844,
+    "code": 145,
+    "data": 5152,
+    "evidence": 2626,
+    "experiment": 2614,
+    "launch": 2118,
+    "mirror": 390,
     "models": 1118,
-    "nn": 4479,
-    "report": 1997,
-    "repro": 1331,
-    "tasks": 3028,
-    "training": 886,
+    "nn": 4499,
+    "report": 2001,
+    "repro": 1354,
+    "tasks": 3051,
+    "training": 894,
     "verify": 170,
 }
 
