@@ -126,7 +126,7 @@ class Recipe:
         return judged_seeds(self.experiment, self.config)
 
     @property
-    def judged(self) -> tuple[str, str]:
+    def seeds_declaration(self) -> tuple[str, str]:
         """The run id without a seed, and the judged seeds, as the ledger declares them."""
         return f"{self.experiment}/{self.scale}/{self.hash8}", show_ranges(self.seeds)
 

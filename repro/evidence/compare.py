@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from repro.evidence.derived import Pair, Sources, derive, explain_missing
 from repro.evidence.entries import DERIVED, Cell, Entry
@@ -75,7 +75,9 @@ class Comparison:
         for record in records:
             started = [line.reason for line in self.started.get(record.run_id, ())]
             tries = self.tries[record.run_id]
-            if len(started) > max(1, len(tries)) or not {*started} <= {NO_REASON, *tries}:
+            anew = sum(attempt.get("first") == 0 for attempt in tries)
+            commits = {NO_REASON, *(str(attempt["commit"]) for attempt in tries)}
+            if len(started) > max(1, anew) or not commits.issuperset(started):
                 lost.append(record.seed)
         return [f"begun before, without a record: seed {show_ranges(sorted({*lost}))}"] if lost else []
 
@@ -85,13 +87,10 @@ class Comparison:
         return grouped((line.path, line) for line in self.ledger if line.event == "started")
 
     @cached_property
-    def tries(self) -> defaultdict[str, list[str]]:
-        """The commits of all attempts that the records of each run list, by its id."""
-        return grouped(
-            (record.run_id, str(attempt["commit"]))
-            for record in self.records
-            for attempt in record.attempts or [{"commit": record.commit}]
-        )
+    def tries(self) -> defaultdict[str, list[dict[str, Any]]]:
+        """All attempts that the records of each run list, by its id; one of a record that lists none."""
+        tries = ((r, r.attempts or [{"commit": r.commit, "first": 0}]) for r in self.records)
+        return grouped((record.run_id, attempt) for record, listed in tries for attempt in listed)
 
     def first_beginning(self, run_ids: Iterable[str]) -> datetime:
         """When the first of some runs began, at least one of which did."""
@@ -214,10 +213,7 @@ def _cell(comparison: Comparison, entry: Entry, goal: Goal) -> Cell:
         )
     if entry.rules.kind == "trained":
         selection = replace(selection, also=())  # no other run gives a seed the number that its own lacks
-    known = frozenset(recipe.seeds)
-    unnamed = sorted(
-        {r.seed for r, state in selection.left_out if state == "tuning" and r.seed < TUNING} - known
-    )
+    unnamed = sorted({r.seed for r, state in selection.left_out if state == "tuning" and r.seed < TUNING})
     before = [f"recorded and not judged: seed {show_ranges(unnamed)}"] if unnamed else []
     before += selection.other_configurations(goal.measured)
     found: list[Cell] = []

@@ -33,11 +33,8 @@ from repro.seeds import parse_seeds, show_ranges
 from repro.yamls import short
 
 SHOWN_KEYS = 3  # of a superseded record's differences
-CLAIM, COLUMN, EXTENDED = (
-    "/claim",
-    "/column",
-    "/extended",
-)  # ends of the paths of declarations; see :func:`declaration`
+# Ends of the paths of declarations; see :func:`declaration`.
+CLAIM, COLUMN, EXTENDED = "/claim", "/column", "/extended"
 _HISTORY = (
     "log", "-p", "-U0", "-m", "--full-history", "--format=", "--text", "--no-color", "--no-ext-diff", "--no-textconv",
     "--no-renames", "--",
@@ -101,8 +98,8 @@ def check_records(runs: Path) -> list[str]:
     """Returns the problems of the records, each with the path of the file; empty without problems.
 
     Damaged records; files that are gone or changed since their line was written; files without a line; tests that are
-    not as they were declared; a malformed ledger; and, in a git checkout, lines of a ledger of HEAD's ancestors that
-    are missing now.
+    not as they were declared; a malformed ledger; and, in a git checkout, lines of a ledger or of outcomes of
+    HEAD's ancestors that are missing now.
     """
     records = read_records(runs)
     try:
@@ -272,7 +269,7 @@ def _redeclared(lines: list[Line], records: Records) -> Iterator[str]:
 def _seeds(records: Sequence[RunRecord]) -> list[Line]:
     """The declarations of the judged seeds of all recipes that have a record at the paper's scale."""
     judged = {r.experiment for r in records if r.scale == "paper" and not r.overrides} & {*experiments()}
-    return [seeds_line(*load_recipe(experiment).judged) for experiment in sorted(judged)]
+    return [seeds_line(*load_recipe(experiment).seeds_declaration) for experiment in sorted(judged)]
 
 
 def _outdated(record: RunRecord, today: Config | None) -> str | None:

@@ -193,7 +193,7 @@ def start(current: Run, resume: Resume, logger: str = "") -> None:
     if not trainer.is_global_zero:
         return
     if not is_trial(current):
-        seeds = seeds_line(*recipe.judged) if recipe.scale == "paper" else None
+        seeds = seeds_line(*recipe.seeds_declaration) if recipe.scale == "paper" else None
         facts = (recipe.run_id(current.seed), recipe.config_hash, current.source.commit, seeds)
         note_start(results_dir() / "runs", *facts, anew=resume.path is None)
     for note in current.parts.task.notes:
@@ -209,9 +209,8 @@ def start(current: Run, resume: Resume, logger: str = "") -> None:
     if (tokenizer := current.parts.data.tokenizer) is not None:
         tokenizer.save(current.folder / f"tokenizer{tokenizer.suffix}")
     current.events.begin(current.curves.known, resume.step, first_event(current))
-    rows = EventLogger(current.events, lambda: max(trainer.global_step, resume.step))
-    rows.others = [LOGGERS[logger](current.folder, name=logger)] if logger else []
-    trainer.loggers = [rows]
+    others = [LOGGERS[logger](current.folder, name=logger)] if logger else []
+    trainer.loggers = [EventLogger(current.events, lambda: max(trainer.global_step, resume.step), others)]
     current.mirror = mirror.start(current.folder)
 
 

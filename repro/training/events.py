@@ -1,7 +1,7 @@
 """A run's events as a logger of Lightning's, and its signs of life."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lightning.pytorch import Callback, LightningModule, Trainer
@@ -18,18 +18,16 @@ class EventLogger(Logger):
     Args:
         events: the run's.
         step: gives the number of updates so far. Lightning's own is one too small in a validation.
-
-    Attributes:
         others: loggers that are given each row, too, and save it at once.
     """
 
     name, version = "events", ""
 
-    def __init__(self, events: EventLog, step: Callable[[], int]) -> None:
+    def __init__(self, events: EventLog, step: Callable[[], int], others: Sequence[Logger] = ()) -> None:
         super().__init__()
         self.events = events
         self.step = step
-        self.others: list[Logger] = []
+        self.others = others
 
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
         row = {name: value.item() if hasattr(value, "item") else value for name, value in metrics.items()}

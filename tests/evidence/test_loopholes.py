@@ -314,8 +314,17 @@ def test_judged_seeds_are_fixed_before_they_run(house):
     recipe = judge("1-5")
     runs.mkdir(parents=True)
     ledger_of(house).write_text(f"{HEADER}\n")
-    start(runs, recipe.run_id(1), recipe.config_hash, "a" * 40, seeds_line(*recipe.judged), anew=True)
-    start(runs, recipe.run_id(2), recipe.config_hash, "a" * 40, seeds_line(*judge("1,2").judged), anew=True)
+    start(
+        runs, recipe.run_id(1), recipe.config_hash, "a" * 40, seeds_line(*recipe.seeds_declaration), anew=True
+    )
+    start(
+        runs,
+        recipe.run_id(2),
+        recipe.config_hash,
+        "a" * 40,
+        seeds_line(*judge("1,2").seeds_declaration),
+        anew=True,
+    )
     assert [line.path.partition("/")[0] for line in read_ledger(runs)] == ["seeds", "toy", "toy"]
     house.run("toy/big", [30.0, 28.9, 30.05, 31.0, 29.95])
     append_missing(runs)
@@ -340,6 +349,20 @@ def test_a_seed_that_was_begun_before_is_named(house):
     start(runs, first.run_id, first.config_hash, first.commit, None, anew=True)
     start(runs, second.run_id, second.config_hash, "b" * 40, None, anew=True)
     assert notes_of() == ("begun before, without a record: seed 1-2",)
+
+
+def test_attempts_that_resumed_are_no_tries_of_their_own(house):
+    house.recipe("big")
+    facts = {"commit": "a" * 40, "code_sha256": "c" * 64, "dirty": False, "versions": {}, "hardware": {}}
+    attempts = [{**facts, "first": first, "last": first + 50} for first in (0, 50)]
+    house.run("toy/big", [30.0, 30.0, 30.0], attempts=attempts, commit="a" * 40)
+    runs = house.results / "runs"
+    append_missing(runs)
+    (first, *_) = compare().records
+    start(runs, first.run_id, first.config_hash, "a" * 40, None, anew=True)
+    assert notes_of() == ()
+    start(runs, first.run_id, first.config_hash, "a" * 40, None, anew=True)
+    assert notes_of() == ("begun before, without a record: seed 1",)
 
 
 def test_a_copy_of_a_withdrawn_record_does_not_take_its_place(house):

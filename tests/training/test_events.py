@@ -31,8 +31,7 @@ def test_a_run_says_that_it_trains_and_then_only_where_nothing_else_does(
 
 def test_another_logger_has_each_row_at_once_with_its_step(tmp_path: Path) -> None:
     """Nothing is lost if the run is killed."""
-    rows = EventLogger(EventLog(tmp_path), lambda: 10)
-    rows.others = [CSVLogger(tmp_path, name="csv")]
+    rows = EventLogger(EventLog(tmp_path), lambda: 10, [CSVLogger(tmp_path, name="csv")])
     rows.log_metrics({"val/loss": torch.tensor(0.5)}, 9)
     path = tmp_path / "csv" / "version_0" / "metrics.csv"
     assert path.read_text().split() == ["step,val/loss", "10,0.5"]
