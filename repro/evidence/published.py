@@ -488,9 +488,7 @@ def _model(kind: type[Model], path: Path, text: str) -> Model:
         return kind.model_validate(parse_once(text, str(path)))
     except ValidationError as error:
         first = error.errors()[0]
-        place = [
-            part for part in first["loc"] if "[" not in str(part)
-        ]  # others are names of pydantic's validators
+        place = [part for part in first["loc"] if "[" not in str(part)]  # else a name of pydantic's own
         given, words = first["input"], str(first["msg"]).removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
             known = set().union(*map(_keys, Model.__subclasses__()))

@@ -77,7 +77,10 @@ def hashes(test: EqualityTest) -> tuple[str, ...]:
         load_recipe(test.run, test.scale, [*own, *more]).config_hash for more in ((), test.cheaper.items())
     ]
     if both[0] == both[1]:
-        raise UserError(f"{test.name}: {test.cheaper} is the recipe's own arithmetic; name a cheaper one")
+        raise UserError(
+            f"{test.name}: {test.cheaper} is the recipe's own arithmetic; name a cheaper one, or give the "
+            "recipe's former arithmetic in `settings`"
+        )
     return tuple(both)
 
 

@@ -100,6 +100,7 @@ def test_a_tie_at_the_ceiling_shows_nothing(pair):
     [
         ({"data": {"manifest_sha256": "b" * 64}}, "data"),
         ({"versions": {"torch": "1.0"}}, "torch"),
+        ({"hardware": {"device": "other", "count": 1, "nodes": 1, "threads": 1}}, "device"),
         ({"code_sha256": "c" * 64}, "code"),
         ({"steps": 7}, "updates"),
         ({"metrics": [Measurement("test/bleu", 30.0, "BLEU", "test", {"beam": 1}, 50)]}, "what is measured"),
