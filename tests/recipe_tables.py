@@ -60,6 +60,7 @@ OTHER_SIZE = (
     "attention-is-all-you-need/variations",  # within 5 %: printed for a vocabulary of another size, which is not said
     "transformer-xl/wt103-large", "transformer-xl/lm1b-large", "transformer-xl/lm1b@shaw",
     "frozen-pretrained-transformer/",  # printed with the table of tokens, which is not used
+    "shortformer/generation-speed",  # two models of the printed size
     "shortformer/tbc",  # printed with a second matrix of tokens, where the text says that one is shared
 )  # fmt: skip
 # Keys that decide nothing about how a recipe is trained in small, where all data are small and on a CPU.
@@ -75,7 +76,7 @@ QUANTITIES = (
     ),
     ("model.net.vocabulary.size", "model.against.vocabulary.size", "data.vocab_size"),
 )  # fmt: skip
-APART = {("transformer-xl/slowdown", "data.width")}
+APART = {("transformer-xl/slowdown", "data.width"), ("shortformer/generation-speed", "data.width")}
 # Best validated metric by task, where it does not go by the unit of a text.
 BEST = {
     "Classification": "accuracy", "SequenceModel": "loss", "PictureModel": "bits_per_dim", "Transcription": "per",

@@ -189,8 +189,11 @@ def _scaling(config: Config) -> None:
 
 def _slowdown(config: Config) -> None:
     """One layer, a token of each turn. The lengths stay: they are in the names of what is measured."""
-    _resize(config["model"], SIZES | {"size": 5})
-    config["model"]["init_args"] |= {"tokens": 1, "windows": 1, "repeats": 1}
+    settings = config["model"]["init_args"]
+    models = [settings[side]["init_args"] for side in ("net", "against")]
+    width = max(_shrink_vocabulary(model["vocabulary"], 5) for model in models)
+    _resize(config["model"], SIZES | {"d_model": width})
+    settings |= {"tokens": 1, "windows": 1, "repeats": 1}
 
 
 def _layer_costs(config: Config) -> None:
@@ -223,15 +226,20 @@ def _language_model(config: Config, data_folder: Path) -> None:
         store = SENTENCES if data.get("order") == "sentences" else BYTES
         manifest = json.loads((data_folder / store / "manifest.json").read_text())
         data |= {"store": store, "vocab_size": manifest["tokenizer"]["size"]}
-    size, made = data["vocab_size"], vocabulary["init_args"]
+    width = _shrink_vocabulary(vocabulary, data["vocab_size"])
+    _shorten(config, data["seq_len"] / SEQ_LEN)
+    _resize(config, SIZES | {"d_model": width})
+    data["batch_tokens"] = BATCH_TOKENS
+
+
+def _shrink_vocabulary(vocabulary: Any, size: int) -> int:
+    """Sets the number of symbols and its parts; returns a width of the model that the narrowest part divides."""
+    made = vocabulary["init_args"]
     made["size"] = size
     if "cutoffs" in made:
         parts = len(made["cutoffs"]) + 1
         made["cutoffs"] = [size * part // parts for part in range(1, parts)]
-    narrowest = made.get("div_value", 1) ** len(made.get("cutoffs", []))
-    _shorten(config, data["seq_len"] / SEQ_LEN)
-    _resize(config, SIZES | {"d_model": max(SIZES["d_model"], narrowest)})
-    data["batch_tokens"] = BATCH_TOKENS
+    return max(SIZES["d_model"], made.get("div_value", 1) ** len(made.get("cutoffs", [])))
 
 
 def _shorten(node: Any, ratio: float) -> None:

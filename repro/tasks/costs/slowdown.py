@@ -1,4 +1,4 @@
-"""The time that a new token takes with a memory and without one, at equal attention lengths."""
+"""The time that a new token takes with a memory and without one."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -21,9 +21,9 @@ class Slowdown(Measuring[DecoderLM]):
     """Measures two language models that read a text one token at a time; trains next to nothing.
 
     With a memory a token is a pass over itself, and attends to ``length`` tokens, itself included. Without one it is a
-    pass over the last ``length`` tokens, of which only the last position is used. Both give the distribution of the
-    next token, at batch size 1. They take turns, so that a busy machine slows both; a slowdown is the median of the
-    quotients of neighbouring turns, and each side's time the median of its turns.
+    pass over the last ``length`` tokens, or ``window`` tokens, of which only the last position is used. Both give the
+    distribution of the next token, at batch size 1. They take turns, so that a busy machine slows both; a slowdown is
+    the median of the quotients of neighbouring turns, and each side's time the median of its turns.
 
     Args:
         net: the model with a memory.
@@ -34,11 +34,13 @@ class Slowdown(Measuring[DecoderLM]):
         tokens: of a turn with the memory.
         windows: tokens of a turn without it.
         repeats: turns of each side that count; one more warms up.
+        window: attention length without a memory; None for that of the memory. Where it is given, ``lengths`` are
+            lengths of memories that a mixer may let grow before it cuts them back.
 
     Raises:
         ValueError: lengths or numbers that do not fit.
 
-    Source: Dai et al. 2019, section 4.6, table 9.
+    Source: Dai et al. 2019, section 4.6, table 9; with a window, Press et al. 2021, section 5, table 3.
     """
 
     def __init__(
@@ -51,18 +53,20 @@ class Slowdown(Measuring[DecoderLM]):
         tokens: int = 100,
         windows: int = 10,
         repeats: int = 5,
+        window: int | None = None,
     ) -> None:
         super().__init__(net, optimizer, schedule)
         self.against = cast(DecoderLM, against)
-        if len(set(lengths)) < 2 or min(*lengths, tokens, windows, repeats) < 1:
+        longest, positions = max(lengths) if window is None else window, longest_window(against)
+        if len(set(lengths)) < 2 or min(*lengths, tokens, windows, repeats, longest) < 1:
             raise ValueError(
-                f"lengths {lengths}, tokens {tokens}, windows {windows}, repeats {repeats}: give two different "
-                "lengths at least, and numbers of at least 1"
+                f"lengths {lengths}, tokens {tokens}, windows {windows}, repeats {repeats}, window {window}: give two "
+                "different lengths at least, and numbers of at least 1"
             )
-        window = longest_window(against)
-        if window is not None and window < max(lengths):
-            raise ValueError(f"lengths {lengths}: against has positions for {window} tokens")
+        if positions is not None and positions < longest:
+            raise ValueError(f"a window of {longest} tokens: against has positions for {positions} tokens")
         self.lengths = lengths
+        self.window = window
         self.tokens = tokens
         self.windows = windows
         self.repeats = repeats
@@ -80,10 +84,11 @@ class Slowdown(Measuring[DecoderLM]):
             self.turns = {length: self._take_turns(length) for length in self.lengths}
 
     def _take_turns(self, length: int) -> list[tuple[float, float]]:
-        ids = self._draw(1, length + 1 + max(self.windows, self.tokens))
+        window = self.window or length
+        ids = self._draw(1, 1 + max(window + self.windows, length + self.tokens))
         turns = [
             (
-                self._time(self.anew(ids, length), length, self.windows),
+                self._time(self.anew(ids, window), window, self.windows),
                 self._time(self.recalling(ids, length), length, self.tokens),
             )
             for _ in range(self.repeats + 1)
@@ -109,8 +114,9 @@ class Slowdown(Measuring[DecoderLM]):
 
     def recalling(self, ids: Tensor, length: int) -> Step:
         """Predicts the token after a place with a memory of the first ``length`` tokens; places come in order."""
-        settings = CallSettings(MemorySettings(length, same_length=True))
-        state = self.net(ids[:, :length], self.net.init_state(1, length, settings), None, settings).state
+        settings = CallSettings(MemorySettings(length, same_length=self.window is None))
+        capacity = length if self.window is None else 2 * length
+        state = self.net(ids[:, :length], self.net.init_state(1, capacity, settings), None, settings).state
 
         def step(place: int) -> Tensor:
             nonlocal state
@@ -126,7 +132,7 @@ class Slowdown(Measuring[DecoderLM]):
     # --- the record ---------------------------------------------------------------------------------------------
 
     def measurements(self) -> list[Measurement]:
-        """Slowdowns by length, their growth, and the seconds behind them."""
+        """Slowdowns by length, their growth, and the seconds and speeds behind them."""
         results = []
         slowdowns = []
         for length, turns in self.turns.items():
@@ -135,13 +141,17 @@ class Slowdown(Measuring[DecoderLM]):
                 "turns": self.repeats,
                 "tokens": self.tokens,
                 "windows": self.windows,
-            }
+            } | ({} if self.window is None else {"window": self.window})
             slow, fast = (statistics.median(side) for side in zip(*turns, strict=True))
             slowdowns.append(statistics.median(a / b for a, b in turns))
             results += [
                 measurement(f"cost/slowdown_{length}", slowdowns[-1], "times", protocol),
                 measurement(f"cost/seconds_anew_{length}", slow, "s", protocol),
                 measurement(f"cost/seconds_with_memory_{length}", fast, "s", protocol),
+                measurement(f"cost/tokens_per_s_anew_{length}", 1 / slow, "tokens per second", protocol),
+                measurement(
+                    f"cost/tokens_per_s_with_memory_{length}", 1 / fast, "tokens per second", protocol
+                ),
             ]
         return [*results, self._growth(slowdowns)]
 

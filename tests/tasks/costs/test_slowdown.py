@@ -11,6 +11,7 @@ from repro.nn import (
     Blocks,
     FeedForward,
     FullAttention,
+    InfusedAttention,
     LayerPositions,
     NoPositions,
     PostNorm,
@@ -31,10 +32,10 @@ def model(mixer: Any, positions: Any = None) -> DecoderLM:
     return DecoderLM(8, 2, partial(Vocabulary, size=SYMBOLS), blocks, NoPositions, dropout=0.0)
 
 
-def slowdown(window: int = 12, **settings: Any) -> Slowdown:
+def slowdown(mixer: Any = RelativeAttention, positions: int = 12, **settings: Any) -> Slowdown:
     torch.manual_seed(0)
-    net = model(partial(RelativeAttention, n_heads=2, mem_len=3))
-    against = model(partial(FullAttention, n_heads=2), partial(LayerPositions, max_length=window))
+    net = model(partial(mixer, n_heads=2, mem_len=3))
+    against = model(partial(FullAttention, n_heads=2), partial(LayerPositions, max_length=positions))
     numbers = {"lengths": [4, 12], "tokens": 3, "windows": 2, "repeats": 3} | settings
     return Slowdown(net, partial(torch.optim.SGD, lr=0.1), Constant, against, **numbers)
 
@@ -58,6 +59,38 @@ def test_a_token_without_one_is_the_last_of_the_tokens_up_to_it() -> None:
     other = ids.clone()
     other[:, [5, 11]] = (other[:, [5, 11]] + 1) % SYMBOLS
     torch.testing.assert_close(task.anew(other, 5)(10), alone)
+
+
+@torch.no_grad()
+def test_with_a_window_a_memory_grows_and_is_cut_as_in_blocks() -> None:
+    task, ids = slowdown(InfusedAttention, window=12).eval(), torch.randint(SYMBOLS, (1, 20))
+    settings = CallSettings(MemorySettings(4))
+    state, blocks = task.net.init_state(1, settings=settings), []
+    for block in ids.split(4, dim=1):
+        mixed = task.net(block, state, None, settings)
+        state = mixed.state
+        blocks.append(task.net.vocabulary.log_probs(mixed.y))
+    whole, step = torch.cat(blocks, 1), task.recalling(ids, 4)
+    for place in range(4, 20):
+        torch.testing.assert_close(step(place), whole[:, place])
+
+
+def test_with_a_window_every_pass_without_a_memory_has_its_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, lengths = slowdown(InfusedAttention, window=12), []
+    real = task.anew
+
+    def anew(ids: torch.Tensor, length: int) -> Any:
+        lengths.append(length)
+        return real(ids, length)
+
+    monkeypatch.setattr(task, "anew", anew)
+    result = measured(task, 1)
+    assert lengths == [12] * 8, "three turns and one more, at each of two lengths"
+    speed, seconds = (
+        result[f"cost/{name}_4"] for name in ("tokens_per_s_with_memory", "seconds_with_memory")
+    )
+    assert speed.value == pytest.approx(1 / seconds.value)
+    assert (speed.protocol["length"], speed.protocol["window"]) == (4, 12)
 
 
 def test_sides_take_turns_on_a_clock_that_counts_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +141,13 @@ def test_it_measures_and_both_models_get_gradients() -> None:
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"lengths": [4, 4]}, "two different"), ({"tokens": 0}, "tokens 0"), ({"window": 11}, "11 tokens")],
+    [
+        ({"lengths": [4, 4]}, "two different"),
+        ({"tokens": 0}, "tokens 0"),
+        ({"window": 0}, "window 0"),
+        ({"positions": 11}, "11 tokens"),
+        ({"window": 13}, "window of 13"),
+    ],
 )
 def test_numbers_that_do_not_fit_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
