@@ -6,14 +6,16 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks.
+# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks. The test of preemption, which
+# mostly waits, has a cluster of its own.
 UNITS = {
+    "preemption": re.compile(r"tests/slurm/test_preemption\.py"),
     "Slurm": re.compile(r"tests/slurm/"),
     "ranks": re.compile(r"tests/experiment/test_(ranks|resume|signals|watchdogs)\.py"),
 }
 # The long ones begin first, so that no worker is left with one of them at the end.
 FIRST = (
-    "Slurm", "ranks", "tests/mirror/test_run.py", "tests/mirror/test_sync.py", "tests/test_configs.py",
+    "preemption", "Slurm", "ranks", "tests/mirror/test_run.py", "tests/mirror/test_sync.py", "tests/test_configs.py",
 )  # fmt: skip
 
 

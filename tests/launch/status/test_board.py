@@ -1,7 +1,6 @@
 """The form of the table, and how it is redrawn."""
 
 import io
-import os
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
@@ -133,7 +132,8 @@ def test_watching_ends_with_control_c() -> None:
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(board.shutil, "get_terminal_size", lambda: os.terminal_size((60, 8)))
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("LINES", "8")
     return Terminal()
 
 
