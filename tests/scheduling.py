@@ -6,8 +6,8 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks. The test of preemption, which
-# mostly waits, has a cluster of its own.
+# One unit each, for they share what is expensive to start: Slurm's cluster; the program that forks ranks.
+# The test of preemption, which mostly waits, has a cluster of its own.
 UNITS = {
     "preemption": re.compile(r"tests/slurm/test_preemption\.py"),
     "Slurm": re.compile(r"tests/slurm/"),
