@@ -75,9 +75,10 @@ class Slowdown(Measuring[DecoderLM]):
         ] = {}  # by length: seconds a token without and with memory
 
     def output(self, x: Tensor) -> Tensor:
-        """The hidden states of both models for random tokens, as many as ``x`` has vectors."""
+        """The log-probabilities of both models for random tokens, as many as ``x`` has vectors."""
         ids = self._draw(*x.shape[:2])
-        return self.net(ids).y + self.against(ids).y
+        mine, other = (model.vocabulary.log_probs(model(ids).y) for model in (self.net, self.against))
+        return mine + other
 
     def measure(self) -> None:
         with torch.inference_mode():
