@@ -25,7 +25,7 @@ BUDGETS = {
     "nn": 4499,
     "report": 2001,
     "repro": 1354,
-    "tasks": 3059,
+    "tasks": 3060,
     "training": 894,
     "verify": 170,
 }

@@ -70,7 +70,8 @@ def test_a_requeued_job_starts_again_and_appends_to_its_log(cluster: Cluster, tm
 
     cluster.run("scontrol", "requeue", job)
 
-    log = cluster.wait_log(job, "attempt 1")
+    # srun waits a minute for a step that was about to begin
+    log = cluster.wait_log(job, "attempt 1", 180)
     assert log.index("attempt  on") < log.index("attempt 1 on")
     assert cluster.restarts(job) == 1
 
