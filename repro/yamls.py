@@ -34,17 +34,24 @@ _Loader.add_implicit_resolver(
 
 
 def parse_yaml(text: str, name: str = "YAML") -> Any:
-    """Parses YAML safely.
+    """Parses YAML safely. Each place of an alias has a value of its own, so that changing one changes no other.
 
     Raises:
-        UserError: when ``text`` is not YAML or holds a key twice; names the line.
+        UserError: when ``text`` is not YAML, holds a key twice or a value that contains itself; names the line.
     """
     try:
-        return yaml.load(text, Loader=_Loader)
-    except (yaml.YAMLError, ValueError) as error:  # a date such as 2024-13-45 is a ValueError
+        return _copied(yaml.load(text, Loader=_Loader))
+    # a date such as 2024-13-45 is a ValueError
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{name}, line {mark.line + 1}" if mark else name
         raise UserError(f"{place}: {getattr(error, 'problem', None) or error}") from None
+
+
+def _copied(tree: Any) -> Any:
+    if isinstance(tree, dict):
+        return {key: _copied(value) for key, value in tree.items()}
+    return [_copied(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def read_yaml(path: Path) -> Any:

@@ -24,7 +24,7 @@ BUDGETS = {
     "models": 1118,
     "nn": 4499,
     "report": 2001,
-    "repro": 1354,
+    "repro": 1358,
     "tasks": 3060,
     "training": 894,
     "verify": 170,
