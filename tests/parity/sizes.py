@@ -86,7 +86,7 @@ EXPLANATIONS = (
 
 
 class PublishedRows(NamedTuple):
-    """A row with a printed count, and an experiment that reproduces it at the paper's scale."""
+    """A row with a printed count, and an experiment that reproduces more than its speed at the paper's scale."""
 
     paper: str
     experiment: str
@@ -103,8 +103,9 @@ def printed() -> list[PublishedRows]:
         recipe = load_recipe(experiment) if "paper" in scales_of(experiment) else None
         paper = papers.get(recipe.paper) if recipe else None
         for goal in goals_of(recipe) if recipe and paper else ():
-            size = paper.tables[goal.table].rows[goal.row].params
-            if size is not None:
+            table = paper.tables[goal.table]
+            size, timed = table.rows[goal.row].params, table.metrics[goal.metric].rules.kind == "timed"
+            if size is not None and not timed:
                 result.add(PublishedRows(paper.key, experiment, goal.table, goal.row, size))
     return sorted(result)
 
