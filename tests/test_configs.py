@@ -13,6 +13,7 @@ import yaml
 from repro.data.sets.dialogue.dialogue_data import Talk
 from repro.evidence.declared.equality import hashes
 from repro.evidence.declared.fair_tests import FairTest, RowRuns, load_tests
+from repro.evidence.declared.gate import UNTRAINED
 from repro.evidence.published import load_paper, load_papers
 from repro.recipe import (
     SCALES,
@@ -138,6 +139,9 @@ def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, ro
     assert (run.run, test.scale) in EVERY
     records = (PROJECT / "results" / "runs" / run.run).glob(f"{test.scale}-s*-{run.config[:8]}-*.json")
     assert is_todays(test, run) or any(records), "a pinned configuration is today's, or has records"
+    later = any(other.claim == test.claim and other.attempt > test.attempt for other, *_ in TESTED)
+    if test.tuned == "nothing" and not later:  # the gate refuses it after its runs
+        assert load_recipe(run.run, test.scale).sections["trainer"]["max_steps"] == UNTRAINED
 
 
 def test_tests_of_arithmetic_have_a_recipe() -> None:
