@@ -23,7 +23,7 @@ BUDGETS = {
     "mirror": 390,
     "models": 1118,
     "nn": 4499,
-    "report": 2001,
+    "report": 2002,
     "repro": 1358,
     "tasks": 3060,
     "training": 894,

@@ -85,6 +85,7 @@ def test_settings_are_in_their_order_with_words_last(seeds):
     one, other = seeds({"metrics": values["metrics"][::-1]}, sweep(100.0))
     panel = panel_of({"a": [one], "b": [other]}, sweep="test/accuracy")
     assert panel.settings
+    assert panel.from_zero, "of 100 and 0.8 percent the logarithm shows no difference between 85 and 89"
     assert (panel.x_label, panel.y_label) == ("rounds", "test/accuracy (percent)")
     assert points(panel) == [(0, [(1, 20.0), (2, 40.0), (4, 60.0), ("exact", 80.0)]), (1, [(1, 100.0)])]
 

@@ -51,9 +51,10 @@ def curve_panel(rows: Rows, metric: str) -> Panel | None:
 
 
 def sweep_panel(rows: Rows, sweep: Measured) -> Panel:
-    """Plots one measurement of some rows over a setting, a line each."""
+    """Plots one measurement of some rows over a setting, a line each; percentages from 0."""
     curves = [[curve for r in records if (curve := _swept(r, sweep))] for records in rows.values()]
-    return Panel(sweep.x_label, f"{sweep.name} ({sweep.unit})", _lines(curves), settings=True)
+    label = f"{sweep.name} ({sweep.unit})"
+    return Panel(sweep.x_label, label, _lines(curves), settings=True, from_zero=sweep.unit == "percent")
 
 
 def metrics_of(records: Iterable[RunRecord]) -> list[str]:
