@@ -13,8 +13,8 @@ import yaml
 from repro.data.sets.dialogue.dialogue_data import Talk
 from repro.evidence.declared.equality import hashes
 from repro.evidence.declared.fair_tests import FairTest, RowRuns, load_tests
-from repro.evidence.declared.gate import UNTRAINED
-from repro.evidence.published import load_paper, load_papers
+from repro.evidence.declared.gate import UNTRAINED, kind_of
+from repro.evidence.published import Metric, load_paper, load_papers
 from repro.recipe import (
     SCALES,
     Recipe,
@@ -134,14 +134,25 @@ def is_todays(test: FairTest, run: RowRuns) -> bool:
     return load_recipe(run.run, test.scale).config_hash.startswith(run.config)
 
 
+def is_last(test: FairTest) -> bool:
+    """Whether a test is the last attempt at its claim."""
+    return all(other.attempt <= test.attempt for other, *_ in TESTED if other.claim == test.claim)
+
+
 @pytest.mark.parametrize(("test", "row", "run"), TESTED, ids=lambda one: getattr(one, "name", None))
 def test_the_runs_of_a_declared_test_have_a_recipe_or_records(test: FairTest, row: str, run: RowRuns) -> None:
     assert (run.run, test.scale) in EVERY
     records = (PROJECT / "results" / "runs" / run.run).glob(f"{test.scale}-s*-{run.config[:8]}-*.json")
     assert is_todays(test, run) or any(records), "a pinned configuration is today's, or has records"
-    later = any(other.claim == test.claim and other.attempt > test.attempt for other, *_ in TESTED)
-    if test.tuned == "nothing" and not later:  # the gate refuses it after its runs
+    if test.tuned == "nothing" and is_last(test):  # the gate refuses it after its runs
         assert load_recipe(run.run, test.scale).sections["trainer"]["max_steps"] == UNTRAINED
+
+
+def column_of(paper: str, test: FairTest) -> Metric:
+    """Returns the paper's column that a test cites."""
+    cited = load_paper(paper)
+    claim = cited.claims[test.claim]
+    return cited.tables[claim.table].metrics[test.column or claim.metric]
 
 
 def test_tests_of_arithmetic_have_a_recipe() -> None:
@@ -355,10 +366,15 @@ def test_a_recipe_trains_and_is_tested_in_small(
     record = run(recipe, 1, "test")
     assert record.steps == 1
     assert record.tokens > 0
-    measured = {m.name for m in record.metrics}
+    units = {m.name: m.unit for m in record.metrics}
+    measured = set(units)
     measured |= {name.replace("_cpu_", "_gpu_") for name in measured}  # a speed is named by what measured it
     for experiment, scale in alike:
         rows = [one for one in TESTED if (one[2].run, one[0].scale) == (experiment, scale)]
+        for test, row, runs in rows:
+            if is_todays(test, runs) and is_last(test):  # the gate refuses it after its runs
+                other = kind_of(units[test.measured_of(row)]) != kind_of(column_of(recipe.paper, test).unit)
+                assert test.other_quantity or not other, f"{test.name}: {row} measures another quantity"
         claimed = {test.measured_of(row) for test, row, run in rows if is_todays(test, run)}
         cells = {cell["measured"] for cell in load_recipe(experiment, scale).config["reproduces"]}
         # at a reduced scale, where a test stands, cells of the paper may be in a unit that is not measured
