@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1844,
+    "cli": 1846,
     "code": 145,
     "data": 5152,
     "evidence": 2619,

@@ -194,6 +194,8 @@ def run_one(args: argparse.Namespace) -> int:
     seed = args.seed
     if seed is not None:
         require_seed(seed)
+    if args.smoke and (args.all or args.logger):
+        raise UserError("--smoke writes no curves and shows no numbers; leave out --all and --logger")
     recipe = recipe_of(args)
     if args.seeds is not None or args.grid:
         return run_grid(args)

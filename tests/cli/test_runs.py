@@ -91,6 +91,7 @@ def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None
     assert said.out.startswith("two updates: losses ")
     assert not workshop.runs.exists()
     assert workshop.records() == []
+    call("run", TINY, "--smoke", "--logger", "csv").refused("--smoke", "leave out --all and --logger")
 
 
 def test_a_last_part_of_a_key_is_completed(workshop: Workshop) -> None:
