@@ -1,4 +1,4 @@
-"""Distributes the tests of ``pytest -n 2`` among its workers, which are processes of pytest-xdist."""
+"""Distributes the tests of ``pytest -n N`` among its workers, which are processes of pytest-xdist."""
 
 import re
 

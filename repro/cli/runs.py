@@ -63,7 +63,7 @@ def register(verbs: Verbs) -> None:
     add(run, "--logger", logger, choices=LOGGERS)
     kept = run.add_mutually_exclusive_group()
     add_flag(kept, "--no-record", "of a trial: keep the record in the run's folder only")
-    add_flag(kept, "--smoke", "only train two updates; writes nothing")
+    add_flag(kept, "--smoke", "only train two updates; no run folder, no record")
     add_flag(run, "--accept-changes", ACCEPT)
 
     reproduce = add_verb(verbs, "reproduce", reproduce_all)

@@ -108,7 +108,7 @@ def run(
 
 
 def smoke(recipe: Recipe, seed: int) -> tuple[list[float], float]:
-    """Trains two updates from random weights, without validation and test; writes nothing.
+    """Trains two updates from random weights, without validation and test; writes no run folder and no record.
 
     Returns:
         The losses, and target tokens a second in the second update.
