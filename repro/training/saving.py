@@ -68,6 +68,7 @@ class StepCheckpoints(Callback):
 
     Attributes:
         best: step and value of the best validation so far.
+        best_at: step of the best validation at each checkpoint that is kept.
         resumed_from: the step this process found on disk.
         unusable: files found there that must not be found again.
 
@@ -80,18 +81,19 @@ class StepCheckpoints(Callback):
         self.plan = plan
         self.files = files
         self.best: tuple[int, float] | None = None
+        self.best_at: dict[int, int] = {}
         self.resumed_from = 0
         self.unusable: Sequence[Path] = ()
         self._saved: int | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
+        return {"best": self.best, "best_at": self.best_at}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         best = state_dict["best"]
         # not where another run's training goes on
         if best is not None and best_path(self.folder, best[0]).exists():
-            self.best = best
+            self.best, self.best_at = best, state_dict.get("best_at", {})
 
     def best_in(self, checkpoint: dict[str, Any]) -> tuple[int, float] | None:
         """Returns step and value of the best validation up to a checkpoint."""
@@ -140,6 +142,8 @@ class StepCheckpoints(Callback):
         step = trainer.global_step
         if self._saved == step:
             return
+        if self.best is not None:
+            self.best_at[step] = self.best[0]
         self._write(trainer, checkpoint_path(self.folder, step), whole=True)
         self._saved = step
         if trainer.is_global_zero:
@@ -151,15 +155,16 @@ class StepCheckpoints(Callback):
             raise ReproError(self.files.failure or "rank 0 could not write the checkpoint")
 
     def _prune(self, max_steps: int) -> None:
-        """Keeps the newest planned ones, what came after them, and the best."""
+        """Keeps the newest planned ones, what came after them, and the best at each of these and now."""
         steps = [step_of(path) for path in checkpoints(self.folder)]
         planned = [step for step in steps if self.plan.is_planned(step, max_steps)]
-        kept = set(planned[-max(self.plan.keep, self.plan.average_last) :])
+        kept = {*planned[-max(self.plan.keep, self.plan.average_last) :], max(steps)}
         for step in steps:
-            if step not in kept and step < max(steps):
+            if step not in kept:
                 remove(checkpoint_path(self.folder, step))
+        self.best_at = {step: best for step, best in self.best_at.items() if step in kept}
         for path in best_checkpoints(self.folder):
-            if self.best is None or step_of(path) != self.best[0]:
+            if step_of(path) not in self.best_at.values():  # of which the newest is today's
                 remove(path)
 
     def final(self, max_steps: int) -> Sequence[Path]:

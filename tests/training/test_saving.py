@@ -1,6 +1,7 @@
 """Checkpoints that are written, kept, and used for the final model."""
 
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 from repro.errors import ReproError
 from repro.events import EVENTS_FILE, EventLog
 from repro.events import read as read_events
+from repro.experiment.checkpoint import find
 from repro.training import saving
 from repro.training.callbacks import Curves
-from repro.training.checkpoints import DurableIO, checkpoints, read
-from repro.training.saving import Checkpoints, StepCheckpoints, best_path
+from repro.training.checkpoints import DurableIO, checkpoint_path, checkpoints, read
+from repro.training.saving import Checkpoints, StepCheckpoints, best_checkpoints, best_path
 from tests.tasks.toy import BATCHES, train, train_logged
 
 
@@ -71,16 +73,22 @@ def test_the_average_is_of_planned_checkpoints() -> None:
     assert Checkpoints(every_steps=10).averaged(30) == [30]
 
 
-@pytest.mark.parametrize(("best_is", "step"), [("min", 2), ("max", 8)])
-def test_the_best_is_kept_beside_the_last(tmp_path: Path, best_is: str, step: int) -> None:
+@pytest.mark.parametrize(("best_is", "step", "kept"), [("min", 2, [2]), ("max", 12, [6, 12])])
+def test_the_best_is_kept_now_and_at_each_checkpoint(
+    tmp_path: Path, best_is: str, step: int, kept: list[int]
+) -> None:
     files = DurableIO()  # the toy's validation loss is the number of its step
     saver = StepCheckpoints(tmp_path, Checkpoints(4, best="val/loss", best_is=best_is), files)  # type: ignore[arg-type]
-    train([Curves(), saver], steps=8, val_check_interval=2, plugins=[files])
-    (path,) = saver.final(8)
-    assert path.name == f"best-{step:08d}.ckpt"
+    train([Curves(), saver], steps=12, val_check_interval=2, plugins=[files])
+    (path,) = saver.final(12)
+    assert path == best_path(tmp_path, step)
     assert read(path)["global_step"] == step
-    assert [p.name for p in tmp_path.glob("best-*.ckpt")] == [path.name], "one that is beaten goes"
     assert saver.best == (step, float(step))
+    assert best_checkpoints(tmp_path) == [best_path(tmp_path, one) for one in kept], (
+        "others that are beaten go"
+    )
+    os.truncate(checkpoint_path(tmp_path, 12), 100)
+    assert find(saver, 12).step == 8, "the checkpoint before the damaged one has its best"
 
 
 def test_a_validation_that_is_not_finite_is_never_the_best(
