@@ -1,10 +1,11 @@
-"""Reads files, and writes them atomically. Needs the standard library only."""
+"""Reads files, writes them atomically, and says which rank of a job writes them. Needs the standard library only."""
 
 import contextlib
 import errno
 import fcntl
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,15 @@ NOT_WRITABLE = (
 )  # fmt: skip
 # Errors of a file system without locks.
 NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK, errno.EINVAL)
+RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # as Lightning reads them
+
+
+def is_leader() -> bool:
+    """Whether this process is rank 0 of its job, also before the ranks are joined."""
+    lightning = sys.modules.get("lightning.pytorch.utilities.rank_zero")
+    joined = getattr(lightning.rank_zero_only, "rank", 0) if lightning else 0
+    started = next((os.environ[name] for name in RANKS if os.environ.get(name)), 0)
+    return not (joined or int(started) or int(os.environ.get("NODE_RANK") or 0))
 
 
 def lock(file: IO[Any], operation: int = fcntl.LOCK_EX | fcntl.LOCK_NB) -> bool:

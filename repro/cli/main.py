@@ -13,6 +13,7 @@ from typing import Any, NoReturn, TextIO
 from repro import __version__
 from repro.cli import cluster, cost, data, infer, mirror, native, results, runs, show, start, verify
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, ReproError, UserError, nearest
+from repro.files import is_leader
 from repro.paths import project_above
 
 EXIT_UNREAD = 128 + signal.SIGPIPE  # the exit code of shells when the reader of a pipe has left
@@ -108,7 +109,7 @@ def _dispatch(words: list[str]) -> int:
     elif extras:
         close = nearest(extras[0], options)
         raise UserError(f"unknown argument {extras[0]!r}{close}; see `repro {args.verb} --help`")
-    if runs.is_leader() and (above := project_above()):
+    if is_leader() and (above := project_above()):
         print(
             f"{above} is a project, but not the working folder: call repro there to use it", file=sys.stderr
         )

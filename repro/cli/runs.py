@@ -30,6 +30,7 @@ from repro.cli.arguments import (
 )
 from repro.code.plugins import hashes
 from repro.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_REQUEUE, UserError, nearest
+from repro.files import is_leader
 from repro.paths import all_records_dirs, data_dir, records_dirs, results_dir, runs_dir, trials_dir
 from repro.recipe import Recipe, change_data, experiments, load_recipe, scales_of
 from repro.record import RECORD_FILE, RunRecord, finished_record, read_records, write_atomic
@@ -39,7 +40,6 @@ from repro.yamls import flatten, parse_yaml, short
 
 FEW = 10  # numbers that are shown after a run
 POLL_S = 0.2
-RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")  # as Lightning reads them
 LOGGERS = ("csv", "tensorboard")
 
 
@@ -357,13 +357,6 @@ def require_writable(folder: Path) -> None:
     probe = folder / f".writable-{os.getpid()}"
     write_atomic(probe, b"")
     probe.unlink(missing_ok=True)
-
-
-def is_leader() -> bool:
-    """Whether this process is rank 0 of its job, also before the ranks are joined."""
-    if lightning := sys.modules.get("lightning.pytorch.utilities.rank_zero"):
-        return not getattr(lightning.rank_zero_only, "rank", 0)
-    return not int(next((os.environ[name] for name in RANKS if name in os.environ), 0))
 
 
 def conclude(record: RunRecord, every: bool = False) -> None:

@@ -24,7 +24,7 @@ from repro.experiment.initial_weights import begin_from, go_on_from
 from repro.experiment.recording import first_event, is_trial, known_at_start, record
 from repro.experiment.session import MODEL_FILE, Run, prepare
 from repro.experiment.trainer import make_trainer, quiet, vocabulary_hash
-from repro.files import lock
+from repro.files import is_leader, lock
 from repro.ledger import seeds_line
 from repro.ledger import start as note_start
 from repro.paths import results_dir
@@ -285,25 +285,36 @@ def reported(current: Run) -> Iterator[None]:
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """Locks a run's folder, so that two processes never write one run. Ranks of a job share their leader's lock."""
-    if int(os.environ.get("LOCAL_RANK") or os.environ.get("SLURM_PROCID") or 0) > 0:
+    if not is_leader():
         yield
         return
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / ".lock", "w")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UserError(
-            f"cannot write {folder}: {error.strerror}; set REPRO_RUNS to a folder you can write to"
-        ) from None
-    with file:
-        if not _locked(file):
-            raise UserError(f"{folder} is being run by another process; wait for it, or use another seed")
+    with _lock_of(folder) as file:
         _CLAIMS.add(file)
         try:
             yield
         finally:
             _CLAIMS.discard(file)
             _drop_if_empty(folder)
+
+
+def _lock_of(folder: Path) -> IO[str]:
+    """Opens and locks the lock of a run's folder, again if a refused run has removed it meanwhile."""
+    path = folder / ".lock"
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = open(path, "w")  # noqa: SIM115 - closed by the caller
+        except OSError as error:
+            raise UserError(
+                f"cannot write {folder}: {error.strerror}; set REPRO_RUNS to a folder you can write to"
+            ) from None
+        if not _locked(file):
+            file.close()
+            raise UserError(f"{folder} is being run by another process; wait for it, or use another seed")
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+                return file
+        file.close()
 
 
 def _locked(file: IO[str]) -> bool:

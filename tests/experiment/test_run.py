@@ -430,6 +430,36 @@ def test_a_task_waits_for_what_holds_its_folder_and_says_so_once(
     assert capsys.readouterr().err.count("is held by another process") == 1
 
 
+def test_a_task_that_waited_for_a_removed_lock_takes_the_new_one(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    folder = workshop.runs / "a"
+    folder.mkdir(parents=True)
+    holder = (folder / ".lock").open("w")
+    assert lock(holder)
+
+    def sleep(_: float) -> None:  # the refused run that holds it removes its folder
+        shutil.rmtree(folder)
+        holder.close()
+
+    monkeypatch.setattr(running.time, "sleep", sleep)
+    with claimed(folder), (folder / ".lock").open("w") as other:
+        assert not lock(other)
+
+
+@pytest.mark.parametrize("name", ["RANK", "SLURM_PROCID", "NODE_RANK"])
+def test_the_first_rank_of_another_node_leaves_the_lock_to_the_leader(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    with claimed(workshop.runs / "a"):
+        monkeypatch.setenv(name, "1")
+        if name != "SLURM_PROCID":
+            monkeypatch.setenv("LOCAL_RANK", "0")
+        with claimed(workshop.runs / "a"):
+            pass
+
+
 def test_a_folder_without_locks_is_claimed_all_the_same(
     workshop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
