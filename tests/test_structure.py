@@ -24,9 +24,9 @@ BUDGETS = {
     "models": 1118,
     "nn": 4499,
     "report": 2002,
-    "repro": 1365,
+    "repro": 1359,
     "tasks": 3060,
-    "training": 898,
+    "training": 896,
     "verify": 170,
 }
 

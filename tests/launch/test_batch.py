@@ -291,6 +291,19 @@ def test_jobs_of_a_node_share_a_copy_that_is_always_whole(here: Places, tmp_path
     assert [p.name for p in (tmp_path / "local").iterdir()] == [f".repro-{os.getuid()}.lock"]
 
 
+def test_a_store_of_ones_own_is_copied_with_what_names_its_data_set(here: Places, tmp_path: Path) -> None:
+    node = Node(here, tmp_path)
+    (tmp_path / "go").touch()
+    mine = here.variables["REPRO_DATA"] / "mine"
+    (mine / "bpe264").mkdir(parents=True)
+    (mine / "bpe264" / "0.bin").touch()
+    (mine / "data_set.json").write_text("{}")
+    words = node.words["stage"]
+    assert subprocess.run([*words[words.index("bash") : -1], "mine/bpe264"], check=True).returncode == 0
+    copied = {path.relative_to(node.staged).as_posix() for path in node.staged.rglob("*") if path.is_file()}
+    assert copied == {"mine/data_set.json", "mine/bpe264/0.bin"}
+
+
 def test_a_cancelled_job_that_starts_no_step_removes_the_copy_of_its_own_node(
     here: Places, tmp_path: Path
 ) -> None:
