@@ -187,6 +187,15 @@ def only_metrics(data: bytes, validated_again: int | None = None) -> bytes:
     )
 
 
+def from_curves(points: Curves) -> bytes:
+    """Lines for the curves in a checkpoint of a version before there were events."""
+    rows: dict[tuple[float, str], Event] = {}
+    for name, curve in points.items():
+        for step, value in curve:
+            rows.setdefault((step, name.partition("/")[0]), {})[name] = value
+    return b"".join(encode(kind, int(step), row, 0) for (step, kind), row in sorted(rows.items()))
+
+
 def curves(events: Iterable[Event]) -> Curves:
     """The curves of a record: points of training, which have a learning rate, and validations."""
     by_name: Curves = {}

@@ -14,7 +14,7 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1843,
+    "cli": 1856,
     "code": 145,
     "data": 5152,
     "evidence": 2619,
@@ -24,9 +24,9 @@ BUDGETS = {
     "models": 1118,
     "nn": 4499,
     "report": 2002,
-    "repro": 1359,
+    "repro": 1365,
     "tasks": 3060,
-    "training": 896,
+    "training": 898,
     "verify": 170,
 }
 

@@ -1,6 +1,7 @@
 """Verbs about experiments: config, params, run, reproduce."""
 
 import argparse
+import hashlib
 import itertools
 import json
 import math
@@ -215,13 +216,12 @@ def run_one(args: argparse.Namespace) -> int:
     record = finished_record(recipe.run_dir(seed))
     if record:  # answered without torch and Lightning
         print(f"{record.run_id} is done; `repro show {record.run_id}` shows more")
-        for name, sha256 in hashes().items():
-            if record.versions.get(f"plugin {name}") not in (None, f"sha256:{sha256}"):
-                print(
-                    f"repro: plugin {name} has changed since; to train with today's, remove {recipe.run_dir(seed)} or "
-                    "take another seed",
-                    file=sys.stderr,
-                )
+        for what in changed_since(record):
+            print(
+                f"repro: {what} has changed since; to train with today's, remove {recipe.run_dir(seed)} or take "
+                "another seed",
+                file=sys.stderr,
+            )
     else:
         from repro.evidence.goals import expected
 
@@ -234,6 +234,22 @@ def run_one(args: argparse.Namespace) -> int:
     if is_leader():
         conclude(record, args.all)
     return EXIT_OK
+
+
+def changed_since(record: RunRecord) -> list[str]:
+    """Names the plugins that are not as when a run was recorded, and its store if it has other data now."""
+    changed = [
+        f"plugin {name}"
+        for name, sha256 in hashes().items()
+        if record.versions.get(f"plugin {name}") not in (None, f"sha256:{sha256}")
+    ]
+    name = record.data["name"]
+    stores = [
+        hashlib.sha256(path.read_bytes()).hexdigest() for path in data_dir().glob(f"{name}/*/manifest.json")
+    ]
+    if stores and record.data["manifest_sha256"] not in stores:
+        changed.append(f"store {name}")
+    return changed
 
 
 def run_grid(args: argparse.Namespace) -> int:

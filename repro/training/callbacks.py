@@ -54,7 +54,9 @@ class Curves(Callback):
         return {"events": 0, "tokens": self.tokens, "wall_seconds": self.wall_seconds, "pending": pending}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        if self.events is not None and self.source is not None:
+        if "curves" in state_dict:  # of a version before there were events
+            self.known = events.from_curves(state_dict["curves"])
+        elif self.events is not None and self.source is not None:
             self.known = events.prefix(self.source, state_dict["events"])
             if self.source != self.events.path:
                 self.known = events.only_metrics(self.known, self.validated_again)

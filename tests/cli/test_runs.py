@@ -228,6 +228,20 @@ def test_a_second_call_says_done_and_trains_nothing(trained: TrainedRun) -> None
     assert len(trained.workshop.records()) == 1
 
 
+def test_a_finished_run_says_that_its_store_has_other_data(
+    trained: TrainedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "has changed" not in call("run", TINY, "--scale", "cpu").err
+    other = trained.workshop.root / "other"
+    name = json.loads((trained.folder / "record.json").read_text())["data"]["name"]
+    (other / name / "bpe512").mkdir(parents=True)
+    (other / name / "bpe512" / "manifest.json").write_text("{}")
+    monkeypatch.setenv("REPRO_DATA", str(other))
+    said = call("run", TINY, "--scale", "cpu")
+    assert f"{trained.run_id} is done" in said.out
+    assert f"store {name} has changed since" in said.err
+
+
 def test_a_finished_run_is_answered_without_torch_and_by_rank_0(trained: TrainedRun) -> None:
     code = (
         "import sys\n"

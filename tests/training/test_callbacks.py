@@ -89,6 +89,16 @@ def test_state_survives() -> None:
     assert 1000.0 < again.wall_seconds < 1100.0, "time adds up over restarts"
 
 
+def test_curves_in_a_checkpoint_from_before_there_were_events_are_read(tmp_path: Path) -> None:
+    drawn = {"train/loss": [[1, 2.0], [2, 1.5]], "train/lr": [[1, 0.1], [2, 0.2]], "val/loss": [[2, 1.25]]}
+    again = Curves(log=EventLog(tmp_path / "run"))
+    again.load_state_dict(
+        {"curves": drawn, "tokens": 7, "wall_seconds": 0.0, "pending": {"sums": [], "seconds": 0.0}}
+    )
+    assert again.curves == drawn
+    assert [event["kind"] for event in events.decode(again.known)] == ["train", "train", "val"]
+
+
 def test_thinned_keeps_at_most_200_points_and_both_ends() -> None:
     curves = Curves()
     curves.curves = {"train/loss": [[step, step / 3] for step in range(1, 1001)]}
