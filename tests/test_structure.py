@@ -14,18 +14,18 @@ MOST_FILES = 15  # of a folder, __init__.py and __main__.py included
 # Lines of code of each folder: docstrings, comments and blank lines do not count. Raising a number is part of the
 # commit that needs it.
 BUDGETS = {
-    "cli": 1856,
+    "cli": 1865,
     "code": 145,
-    "data": 5152,
+    "data": 5156,
     "evidence": 2619,
     "experiment": 2621,
     "launch": 2118,
     "mirror": 390,
-    "models": 1118,
+    "models": 1121,
     "nn": 4499,
     "report": 2002,
     "repro": 1365,
-    "tasks": 3060,
+    "tasks": 3077,
     "training": 898,
     "verify": 170,
 }

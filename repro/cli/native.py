@@ -98,6 +98,12 @@ def _run(arguments: list[str]) -> None:
             parser.add_class_arguments(Checkpoints, "checkpoints", default=Checkpoints(every_steps=1000))
 
         def instantiate_classes(self) -> None:
+            given = self.config[self.subcommand]
+            for key in ("start_from", "pretrained") if self.subcommand == "fit" else ():
+                if given[key]:
+                    raise UserError(
+                        f"fit begins with new weights, not with {key} {given[key]}; use `repro run`"
+                    )
             try:
                 super().instantiate_classes()
                 if self.subcommand == "predict" and type(self.model).predict_step is Task.predict_step:

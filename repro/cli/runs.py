@@ -195,8 +195,8 @@ def run_one(args: argparse.Namespace) -> int:
     seed = args.seed
     if seed is not None:
         require_seed(seed)
-    if args.smoke and (args.all or args.logger):
-        raise UserError("--smoke writes no curves and shows no numbers; leave out --all and --logger")
+    if args.smoke and (args.all or args.logger or args.accept_changes):
+        raise UserError("--smoke resumes and writes nothing; leave out --all, --logger and --accept-changes")
     recipe = recipe_of(args)
     if args.seeds is not None or args.grid:
         return run_grid(args)
@@ -209,7 +209,10 @@ def run_one(args: argparse.Namespace) -> int:
         from repro.experiment.run import smoke
 
         losses, speed = smoke(recipe, seed)
-        print(f"two updates: losses {losses[0]:.4f} and {losses[1]:.4f}, {speed:,.0f} tokens a second")
+        if is_leader():
+            print(
+                f"two updates of new weights: losses {losses[0]:.4f} and {losses[1]:.4f}, {speed:,.0f} tokens a second"
+            )
         return EXIT_OK
     for line in unjudged(recipe.experiment, [seed], recipe.seeds) if is_leader() else ():
         print(line, file=sys.stderr)

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from repro.batches import Data, Evaluation, Kind, PairBatch, Tokenizer
+from repro.errors import UserError
 from repro.models.encoder_decoder import EncoderDecoder
 from repro.models.generate import Hypotheses, translate
 from repro.models.search import LengthForm, check_search
+from repro.nn.positions.positions import longest_window
 from repro.nn.vocabularies.heads import PaddedScores, TokenScores
 from repro.record import Measurement
 from repro.tasks.evaluated import EvaluatedTask, Metrics, Scored
+from repro.tasks.lightning_private import datamodule_of
 from repro.tasks.metrics.bleu import WAYS
 from repro.tasks.metrics.divergence import diverged, failed
 from repro.tasks.metrics.sentences import SentenceScores, TranslationScores, one_line
@@ -74,6 +77,10 @@ class PairData(Data, Protocol):
         """Raw target lines of a split."""
         ...
 
+    def longest(self, split: str) -> int:
+        """Tokens of the longest sentence of a split, eos counted."""
+        ...
+
 
 class Translation(EvaluatedTask[EncoderDecoder]):
     """Trains and scores an encoder-decoder on sentence pairs.
@@ -117,7 +124,7 @@ class Translation(EvaluatedTask[EncoderDecoder]):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         if divergence and smoothing_over_all:
             raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
-        check_search(beam, length_penalty, min_length, max_ratio=max_ratio)
+        check_search(beam, length_penalty, min_length, max_ratio=max_ratio, max_extra=max_extra)
         needed, vocabulary = "padded_score" if divergence else "score", getattr(net, "vocabulary", None)
         if vocabulary is not None and not hasattr(vocabulary, needed):
             raise ValueError(
@@ -130,6 +137,20 @@ class Translation(EvaluatedTask[EncoderDecoder]):
         self.search = Search(beam, length_penalty, max_extra, length_form, min_length, max_ratio)
         self.scores: dict[Evaluation, SentenceScores] = {}  # of the last evaluations
         self._predicted: dict[int, str] = {}
+
+    def setup(self, stage: str) -> None:
+        """Refuses to score a sentence with more tokens than the network learns positions, with a UserError."""
+        super().setup(stage)
+        window = longest_window(self.module)
+        if window is None or datamodule_of(self.trainer) is None:
+            return
+        for evaluation in (self.validation(), *self.tests()):
+            split = self.data.split(evaluation.kind)
+            if (longest := self.data.longest(split)) > window:
+                raise UserError(
+                    f"a sentence of {split} has {longest} tokens, the network learns {window} positions only; "
+                    f"set max_length of its positions to at least {longest}"
+                )
 
     # --- training -----------------------------------------------------------------------------------------------
 

@@ -178,6 +178,10 @@ def test_files_that_are_no_recipe_of_one_run_are_refused(config: Path) -> None:
     call("fit", "--config", str(config)).refused("is empty")
 
 
+def test_fit_refuses_other_weights_to_begin_with(config: Path) -> None:
+    call("fit", "--config", str(changed(config, start_from="a/b"))).refused("start_from a/b", "`repro run`")
+
+
 def test_only_a_task_without_a_predict_step_has_no_predictions(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,10 +88,19 @@ def test_a_fault_in_the_published_numbers_is_named_before_training(workshop: Wor
 def test_smoke_trains_two_updates_and_writes_nothing(workshop: Workshop) -> None:
     said = call("run", TINY, "--smoke")
     assert said.code == 0, said.err
-    assert said.out.startswith("two updates: losses ")
+    assert said.out.startswith("two updates of new weights: losses ")
     assert not workshop.runs.exists()
     assert workshop.records() == []
-    call("run", TINY, "--smoke", "--logger", "csv").refused("--smoke", "leave out --all and --logger")
+    call("run", TINY, "--smoke", "--logger", "csv").refused("--smoke", "leave out --all, --logger")
+
+
+def test_a_sentence_of_validation_beyond_the_learned_positions_is_refused_before_training(
+    workshop: Workshop,
+) -> None:
+    table = "{class_path: repro.nn.LearnedPositions, init_args: {max_length: 4}}"
+    positions = f"{{class_path: repro.nn.Added, init_args: {{table: {table}}}}}"
+    words = ["--model.net.positions", positions, "--data.max_length", "4", "--no-record"]
+    call("run", TINY, "--scale", "cpu", *words).refused("a sentence of val has", "learns 4 positions only")
 
 
 def test_a_last_part_of_a_key_is_completed(workshop: Workshop) -> None:

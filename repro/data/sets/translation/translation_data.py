@@ -22,6 +22,7 @@ from repro.data.core.draws import Int64s
 from repro.data.core.examples import Rows
 from repro.data.store import Store
 from repro.data.store_data import TokenStoreDataModule
+from repro.errors import at_least
 
 
 @dataclass
@@ -107,6 +108,7 @@ class TranslationData(TokenStoreDataModule, DataModule):
         self.store_name, _, variant = store.partition("/")
         self.variant = variant or f"bpe{vocab_size}"
         self.vocab_size = vocab_size
+        at_least(1, eval_batch_tokens=eval_batch_tokens)
         self.batches = batch_tokens if isinstance(batch_tokens, list) else [batch_tokens]
         if len(set(self.batches)) != 1:
             raise ValueError(f"batch_tokens {batch_tokens}: the batches of an update must be equally large")
@@ -133,6 +135,10 @@ class TranslationData(TokenStoreDataModule, DataModule):
     def references(self, split: str) -> list[str]:
         """Raw target lines of a split."""
         return self.store.lines(split, self.target_language)
+
+    def longest(self, split: str) -> int:
+        """Tokens of the longest sentence of a split, eos counted."""
+        return int(self.table(split).lengths.max())
 
     def expected(self, evaluation: Evaluation) -> dict[str, int]:
         """Sentences and target tokens (eos counted) of a split."""
