@@ -32,15 +32,19 @@ class StoreDataModule(DataModule):
         variant: which of its stores; empty for its default.
         parts: columns that the store must have; empty for any.
         content: what these columns are, for messages.
+        verified: whether this process has checked every hash.
     """
 
     parts: ClassVar[tuple[str, ...]] = ()
     content: ClassVar[str] = ""
+    verified = False
 
     def prepare_data(self) -> None:
-        """Makes the missing store of a generated source and checks every hash; downloads nothing."""
-        ensure_generated(self.store_name, self.variant)
-        verify(self.store)
+        """Makes the missing store of a generated source and checks every hash, once; downloads nothing."""
+        if not self.verified:  # Lightning calls it again for training and for the test
+            ensure_generated(self.store_name, self.variant)
+            verify(self.store)
+            self.verified = True
 
     def require_store(self) -> bool:
         """Opens the store, unless it is missing and a run generates it."""

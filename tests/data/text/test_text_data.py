@@ -32,6 +32,15 @@ def data(**changes: Any) -> TextData:
     return TextData(**(settings | changes))
 
 
+def test_a_store_is_verified_once_in_a_process(words: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr("repro.data.store_data.verify", lambda store: checked.append(store.name))
+    module = data()
+    for _ in range(3):  # by a run, and by Lightning for training and for the test
+        module.prepare_data()
+    assert len(checked) == 1
+
+
 def test_batches_hold_the_text(words: Path) -> None:
     module = data()
     module.prepare_data()
