@@ -21,7 +21,7 @@ BUDGETS = {
     "experiment": 2621,
     "launch": 2118,
     "mirror": 390,
-    "models": 1121,
+    "models": 1118,
     "nn": 4499,
     "report": 2002,
     "repro": 1365,

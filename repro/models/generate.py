@@ -88,7 +88,7 @@ def translate(
         which does not count the end symbol, is ``max_extra - 1``.
     Deviation: fairseq multiplies the length of the longest source of the batch; here each has its own limit.
     """
-    check_search(beam, alpha, min_length, n_best, max_ratio, max_extra)
+    check_search(beam, alpha, min_length, n_best, max_ratio)
     if not source.shape[0]:
         return Hypotheses([], [])
     sizes = [source.shape[1]] * source.shape[0] if lengths is None else lengths.tolist()

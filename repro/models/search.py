@@ -111,9 +111,7 @@ def length_penalty(lengths: Tensor, alpha: float, form: LengthForm) -> Tensor:
     return ((5 + lengths) / 6 if form == "vaswani" else lengths) ** alpha
 
 
-def check_search(
-    beam: int, alpha: float, min_length: int, n_best: int = 1, max_ratio: float = 1.0, max_extra: int = 0
-) -> None:
+def check_search(beam: int, alpha: float, min_length: int, n_best: int = 1, max_ratio: float = 1.0) -> None:
     """Refuses settings of :func:`beam_search` or of a translation out of their range.
 
     Raises:
@@ -123,9 +121,8 @@ def check_search(
         raise ValueError(f"beam must be at least 1, not {beam}")
     if not 0 <= alpha < float("inf"):
         raise ValueError(f"alpha must be at least 0 and finite, not {alpha}")
-    for name, value in (("min_length", min_length), ("max_extra", max_extra)):
-        if value < 0:
-            raise ValueError(f"{name} must be at least 0, not {value}")
+    if min_length < 0:
+        raise ValueError(f"min_length must be at least 0, not {min_length}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"n_best must be 1 to beam, which is {beam}, not {n_best}")
     if not 0 <= max_ratio < float("inf"):

@@ -124,7 +124,7 @@ class Translation(EvaluatedTask[EncoderDecoder]):
             raise ValueError(f"label_smoothing must be in [0, 1), not {label_smoothing}")
         if divergence and smoothing_over_all:
             raise ValueError("smoothing_over_all and divergence are two ways to smooth; give one of them")
-        check_search(beam, length_penalty, min_length, max_ratio=max_ratio, max_extra=max_extra)
+        check_search(beam, length_penalty, min_length, max_ratio=max_ratio)
         needed, vocabulary = "padded_score" if divergence else "score", getattr(net, "vocabulary", None)
         if vocabulary is not None and not hasattr(vocabulary, needed):
             raise ValueError(

@@ -82,8 +82,7 @@ def test_an_auxiliary_loss_is_part_of_the_loss_by_targets(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"beam": 0}, {"length_penalty": -1.0}, {"min_length": -1}, {"max_ratio": -1.0}, {"max_extra": -1}],
+    "wrong", [{"beam": 0}, {"length_penalty": -1.0}, {"min_length": -1}, {"max_ratio": -1.0}]
 )
 def test_settings_of_the_search_are_refused_before_training(wrong: dict[str, Any]) -> None:
     with pytest.raises(

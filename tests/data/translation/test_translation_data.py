@@ -27,6 +27,11 @@ def data(**changes: Any) -> TranslationData:
     return TranslationData(**(settings | changes))
 
 
+def test_a_negative_size_of_evaluation_batches_is_refused() -> None:
+    with pytest.raises(UserError, match="eval_batch_tokens must be at least 1, not -5"):
+        data(eval_batch_tokens=-5)
+
+
 def test_batches_hold_the_text(numbers_store: Path) -> None:
     module = data()
     sources, references = module.sources("train"), module.references("train")
